@@ -1,0 +1,8 @@
+"""activehuber: robust kernel regression that says which labels it did not believe."""
+
+from activehuber.model_selection import LabelledKFold
+from activehuber.regressor import HLRegressor
+
+__version__ = "0.1.0"
+
+__all__ = ["HLRegressor", "LabelledKFold", "__version__"]

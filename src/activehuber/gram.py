@@ -1,0 +1,449 @@
+"""The matrix Q of the reduced problem, and solves with A = Q + diag(μ) on free rows.
+
+Newton's method on the reduced problem (see `problem`) asks for one thing again and
+again: A_FF⁻¹ for the rows F that are free in the present pattern. A *gram* holds Q; a
+*source* fixes μ and gives a *factor* for any set of free rows:
+
+    DenseGram     Q as an (l, l) matrix
+      HeadTail      one Cholesky factor whose last rows are the ones likely to be bound
+      Inverse       one explicit inverse; cheap for many patterns, with leave-one-out
+      Shifted       another μ on top of an existing source, by conjugate gradients
+    LowRankGram   Q = Ψ Ψᵀ with few columns; each factor is of size rank
+
+Solvers see only `matvec`, `factor(free).respond` and `factor(free).diagonals`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from activehuber._typing import Mask, Matrix, Vector
+from activehuber.linalg import (
+    cholesky_in_place,
+    inverse_diagonal_in_place,
+    inverse_in_place,
+    multiply,
+    multiply_symmetric,
+    solve_cholesky,
+    solve_lower,
+    subtract_cross_product,
+)
+
+# Up to this many rows a Cholesky factor costs less than the bookkeeping around it.
+SMALL = 256
+# Rows of an absolute-value or gather pass held at once.
+BLOCK = 512
+
+
+class Factor(Protocol):
+    """A_FF⁻¹ for one set F of free rows."""
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        """v and Qv with (Qv)_i + μ_i v_i = target_i on free rows, v = fixed elsewhere.
+
+        All arrays have shape (l, k); `fixed` is zero on free rows.
+        """
+        ...
+
+    def diagonals(self) -> tuple[Vector, Vector]:
+        """(A_FF⁻¹)_ii on free rows and Q_ii − Q_iF A_FF⁻¹ Q_Fi elsewhere.
+
+        Returns two arrays of shape (l,), each zero where the other is meant. May use up
+        the factor: ask for it last.
+        """
+        ...
+
+
+class Source(Protocol):
+    """Factors for any set of free rows at one μ."""
+
+    mu: Vector
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor: ...
+
+
+class Gram(Protocol):
+    """Q, symmetric positive semi-definite, of shape (l, l)."""
+
+    diagonal: Vector
+
+    def __len__(self) -> int: ...
+
+    def matvec(self, v: Vector) -> Vector: ...
+
+    def magnitude(self, v: Vector) -> Vector:
+        """|Q||v| or a little more: the yardstick of rounding in `matvec`."""
+        ...
+
+    def subset(self, rows: np.ndarray) -> Gram: ...
+
+    def source(self, mu: Vector) -> Source: ...
+
+    def direct_source(self, mu: Vector) -> Source:
+        """A source for one pattern that also needs its diagonals."""
+        ...
+
+    def inverse_source(self, mu: Vector) -> Source:
+        """A source for many patterns that each need their diagonals."""
+        ...
+
+
+def submatrix(matrix: Matrix, rows: np.ndarray, columns: np.ndarray) -> Matrix:
+    """matrix[rows][:, columns], gathered in row blocks to bound the temporary."""
+    out = np.empty((len(rows), len(columns)))
+    for start in range(0, len(rows), BLOCK):
+        stop = start + BLOCK
+        np.take(matrix[rows[start:stop]], columns, axis=1, out=out[start:stop])
+    return out
+
+
+def absolute_product(matrix: Matrix, v: Matrix) -> Matrix:
+    """|matrix| |v| in row blocks."""
+    size = np.abs(v)
+    blocks = range(0, len(matrix), BLOCK)
+    return np.concatenate([multiply(np.abs(matrix[i : i + BLOCK]), size) for i in blocks])
+
+
+# --- Q as a matrix ----------------------------------------------------------------------
+
+
+class DenseGram:
+    """Q held as a C-ordered (l, l) matrix."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self.matrix = matrix
+        self.diagonal = np.diagonal(matrix).copy()
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def matvec(self, v: Vector) -> Vector:
+        return multiply_symmetric(self.matrix, v)
+
+    def magnitude(self, v: Vector) -> Vector:
+        return absolute_product(self.matrix, v)
+
+    def subset(self, rows: np.ndarray) -> DenseGram:
+        return DenseGram(submatrix(self.matrix, rows, rows))
+
+    def source(self, mu: Vector) -> HeadTail:
+        return HeadTail(self, mu)
+
+    def direct_source(self, mu: Vector) -> DirectSource:
+        return DirectSource(self, mu)
+
+    def inverse_source(self, mu: Vector) -> Inverse:
+        return Inverse(self, mu)
+
+    def shifted_block(self, mu: Vector, rows: np.ndarray) -> Matrix:
+        """A fresh copy of A on the given rows."""
+        block = submatrix(self.matrix, rows, rows)
+        block.flat[:: len(rows) + 1] += mu[rows]
+        return block
+
+
+class _DenseFactor:
+    """What every factor of a dense Q shares: `respond` by way of A_FF⁻¹ rhs."""
+
+    gram: DenseGram
+    mu: Vector
+    free: Mask
+
+    def solve(self, rhs: Matrix) -> Matrix:
+        """x of shape (l, k): A_FF x_F = rhs_F on free rows, zero elsewhere."""
+        raise NotImplementedError  # pragma: no cover
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
+        v = self.solve(targets - known) + fixed
+        return v, self.gram.matvec(v)
+
+    def diagonals(self) -> tuple[Vector, Vector]:
+        return Direct(self.gram, self.mu, self.free).diagonals()
+
+
+class Direct(_DenseFactor):
+    """A Cholesky factor of A_FF itself."""
+
+    def __init__(self, gram: DenseGram, mu: Vector, free: Mask) -> None:
+        self.gram, self.mu, self.free = gram, mu, free
+        self.rows = np.flatnonzero(free)
+        self.lower = cholesky_in_place(gram.shifted_block(mu, self.rows))
+
+    def solve(self, rhs: Matrix) -> Matrix:
+        x = np.zeros_like(rhs)
+        x[self.rows] = solve_cholesky(self.lower, rhs[self.rows])
+        return x
+
+    def diagonals(self) -> tuple[Vector, Vector]:
+        inverse, schur = np.zeros(len(self.gram)), np.zeros(len(self.gram))
+        others = np.flatnonzero(~self.free)
+        if len(others):
+            cross = submatrix(self.gram.matrix, others, self.rows).T
+            half = solve_lower(self.lower, cross, overwrite=True)
+            schur[others] = self.gram.diagonal[others] - np.einsum("ij,ij->j", half, half)
+        inverse[self.rows] = inverse_diagonal_in_place(self.lower)
+        return inverse, schur
+
+
+class DirectSource:
+    """A fresh Cholesky factor for every pattern."""
+
+    def __init__(self, gram: DenseGram, mu: Vector) -> None:
+        self.gram, self.mu = gram, mu
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Direct:
+        del likely_bound
+        return Direct(self.gram, self.mu, free)
+
+
+class HeadTail:
+    """One partial Cholesky factor that serves many patterns.
+
+    Rows are ordered head first, tail last, the tail being the rows that may be bound:
+
+        A = [ A_hh  A_ht ]   L_hh = chol(A_hh),  W = A_th L_hh⁻ᵀ,  S = A_tt − W Wᵀ
+            [ A_th  A_tt ]
+
+    A pattern that frees all of the head and some rows t of the tail needs only chol(S_tt),
+    of the tail's size. A few rows of the head that become bound are taken out by a small
+    Schur complement (`_Without`); if they are many, the factor is made anew.
+    """
+
+    def __init__(self, gram: DenseGram, mu: Vector) -> None:
+        self.gram, self.mu = gram, mu
+        self.in_head = np.zeros(len(gram), dtype=bool)
+        self.built = False
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> _DenseFactor:
+        if np.count_nonzero(free) <= SMALL:
+            return Direct(self.gram, self.mu, free)
+        missing = np.flatnonzero(self.in_head & ~free)
+        if not self.built or len(missing) > max(32, len(free) // 64):
+            self._build(free if likely_bound is None else free & ~likely_bound)
+            missing = missing[:0]
+        whole = _HeadTailFactor(self, free | self.in_head)
+        return _Without(whole, free, missing) if len(missing) else whole
+
+    def _build(self, in_head: Mask) -> None:
+        matrix = self.gram.matrix
+        self.built, self.in_head = True, in_head
+        self.head, self.tail = np.flatnonzero(in_head), np.flatnonzero(~in_head)
+        self.lower = cholesky_in_place(self.gram.shifted_block(self.mu, self.head))
+        # Wᵀ in Fortran order is W in C order: rows of W are gathered cheaply below.
+        self.coupling = solve_lower(
+            self.lower, submatrix(matrix, self.tail, self.head).T, overwrite=True
+        ).T
+        self.schur = self.gram.shifted_block(self.mu, self.tail)
+        subtract_cross_product(self.schur, self.coupling)
+
+
+class _HeadTailFactor(_DenseFactor):
+    def __init__(self, source: HeadTail, free: Mask) -> None:
+        self.source, self.gram, self.mu, self.free = source, source.gram, source.mu, free
+        keep = np.flatnonzero(free[source.tail])
+        self.tail = source.tail[keep]
+        whole = len(keep) == len(source.tail)
+        self.coupling = source.coupling if whole else source.coupling[keep]
+        self.lower = cholesky_in_place(submatrix(source.schur, keep, keep))
+
+    def solve(self, rhs: Matrix) -> Matrix:
+        source = self.source
+        x = np.zeros_like(rhs)
+        head = solve_lower(source.lower, rhs[source.head])
+        tail = solve_cholesky(self.lower, rhs[self.tail] - multiply(self.coupling, head))
+        x[self.tail] = tail
+        x[source.head] = solve_lower(
+            source.lower, head - multiply(self.coupling.T, tail), transposed=True
+        )
+        return x
+
+
+class _Without(_DenseFactor):
+    """A factor with a few more rows left out.
+
+    x = A⁻¹(rhs + E_V t) with t such that x_V = 0 for the rows V to leave out.
+    """
+
+    def __init__(self, base: _HeadTailFactor, free: Mask, missing: np.ndarray) -> None:
+        self.base, self.gram, self.mu, self.free = base, base.gram, base.mu, free
+        self.missing = missing
+        units = np.zeros((len(free), len(missing)))
+        units[missing, np.arange(len(missing))] = 1.0
+        self.columns = base.solve(units)
+        self.lower = cholesky_in_place(self.columns[missing].copy())
+
+    def solve(self, rhs: Matrix) -> Matrix:
+        masked = rhs.copy()
+        masked[self.missing] = 0.0
+        x = self.base.solve(masked)
+        x -= multiply(self.columns, solve_cholesky(self.lower, x[self.missing]))
+        x[self.missing] = 0.0
+        return x
+
+
+class Inverse:
+    """P = A⁻¹ held explicitly: leaving rows N out needs only chol(P_NN).
+
+    A_FF⁻¹ = P_FF − P_FN P_NN⁻¹ P_NF,      (P_NN⁻¹)_ii = μ_i + Schur diagonal
+    """
+
+    def __init__(self, gram: DenseGram, mu: Vector) -> None:
+        self.gram, self.mu = gram, mu
+        every = np.arange(len(gram))
+        self.inverse = inverse_in_place(cholesky_in_place(gram.shifted_block(mu, every)))
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
+        del likely_bound
+        if 2 * np.count_nonzero(free) < len(free):
+            return Direct(self.gram, self.mu, free)
+        return _InverseFactor(self, free)
+
+
+class _InverseFactor(_DenseFactor):
+    def __init__(self, source: Inverse, free: Mask) -> None:
+        self.source, self.gram, self.mu, self.free = source, source.gram, source.mu, free
+        self.others = np.flatnonzero(~free)
+        self.slab = source.inverse[self.others] if len(self.others) else None
+        if self.slab is not None:
+            self.lower = cholesky_in_place(np.ascontiguousarray(self.slab[:, self.others]))
+
+    def solve(self, rhs: Matrix) -> Matrix:
+        masked = np.where(self.free[:, None], rhs, 0.0)
+        x = multiply_symmetric(self.source.inverse, masked)
+        if self.slab is not None:
+            x -= multiply(self.slab.T, solve_cholesky(self.lower, x[self.others]))
+            x[self.others] = 0.0
+        return x
+
+    def diagonals(self) -> tuple[Vector, Vector]:
+        inverse = np.diagonal(self.source.inverse).copy()
+        schur = np.zeros_like(inverse)
+        if self.slab is not None:
+            half = solve_lower(self.lower, self.slab)
+            inverse -= np.einsum("ij,ij->j", half, half)
+            inverse[self.others] = 0.0
+            schur[self.others] = (
+                inverse_diagonal_in_place(self.lower) - self.source.mu[self.others]
+            )
+        return inverse, schur
+
+
+class Shifted:
+    """Another μ on top of a source, by preconditioned conjugate gradients.
+
+    With μ' = ρ μ the preconditioned matrix has eigenvalues between 1 and ρ, so a few
+    steps reach rounding when the number of labels in use changes by a few per cent.
+    """
+
+    def __init__(self, base: HeadTail, mu: Vector) -> None:
+        self.base, self.mu = base, mu
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
+        return _ShiftedFactor(self, free, self.base.factor(free, likely_bound))
+
+
+class _ShiftedFactor(_DenseFactor):
+    MOST_STEPS = 60
+
+    def __init__(self, source: Shifted, free: Mask, base: _DenseFactor) -> None:
+        self.gram, self.mu, self.free = source.base.gram, source.mu, free
+        self.base = base
+
+    def solve(self, rhs: Matrix) -> Matrix:
+        """Conjugate gradients on each column, all columns in step."""
+        free, mu = self.free[:, None], self.mu[:, None]
+        b = np.where(free, rhs, 0.0)
+        x = self.base.solve(b)
+        residual = np.where(free, b - self.gram.matvec(x) - mu * x, 0.0)
+        aim = 1e-15 * np.linalg.norm(b, axis=0)
+        direction, energy = np.zeros_like(b), np.ones(b.shape[1])
+        for step in range(self.MOST_STEPS):
+            if np.all(np.linalg.norm(residual, axis=0) <= aim):
+                break
+            preconditioned = self.base.solve(residual)
+            new_energy = np.einsum("ij,ij->j", residual, preconditioned)
+            direction = preconditioned + (
+                0.0 if step == 0 else direction * _ratio(new_energy, energy)
+            )
+            image = np.where(free, self.gram.matvec(direction) + mu * direction, 0.0)
+            length = _ratio(new_energy, np.einsum("ij,ij->j", direction, image))
+            x += length * direction
+            smaller = residual - length * image
+            if step > 3 and np.all(
+                np.linalg.norm(smaller, axis=0) > 0.5 * np.linalg.norm(residual, axis=0)
+            ):
+                break  # rounding is reached
+            residual, energy = smaller, new_energy
+        return x
+
+
+def _ratio(numerator: Vector, denominator: Vector) -> Vector:
+    return np.divide(
+        numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0.0
+    )
+
+
+# --- Q of low rank ----------------------------------------------------------------------
+
+
+class LowRankGram:
+    """Q = Ψ Ψᵀ with Ψ of shape (l, r), r well below l; nothing of size l² is formed."""
+
+    def __init__(self, features: Matrix) -> None:
+        self.features = features
+        self.diagonal = np.einsum("ij,ij->i", features, features)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def matvec(self, v: Vector) -> Vector:
+        return multiply(self.features, multiply(self.features.T, v))
+
+    def magnitude(self, v: Vector) -> Vector:
+        absolute = np.abs(self.features)
+        return multiply(absolute, multiply(absolute.T, np.abs(v)))
+
+    def subset(self, rows: np.ndarray) -> LowRankGram:
+        return LowRankGram(self.features[rows])
+
+    def source(self, mu: Vector) -> _LowRankSource:
+        return _LowRankSource(self, mu)
+
+    direct_source = inverse_source = source
+
+
+class _LowRankSource:
+    def __init__(self, gram: LowRankGram, mu: Vector) -> None:
+        self.gram, self.mu = gram, mu
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
+        del likely_bound
+        return _LowRankFactor(self.gram, self.mu, free)
+
+
+class _LowRankFactor:
+    """H = I + Ψ_Fᵀ D Ψ_F with D = diag(1/μ), of the size of the rank."""
+
+    def __init__(self, gram: LowRankGram, mu: Vector, free: Mask) -> None:
+        self.gram, self.free, self.mu = gram, free, mu
+        self.weight = np.where(free, 1.0 / mu, 0.0)
+        psi = gram.features
+        hessian = multiply(psi.T, self.weight[:, None] * psi).copy(order="C")
+        hessian.flat[:: len(hessian) + 1] += 1.0
+        self.lower = cholesky_in_place(hessian)
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        """By the primal unknowns θ = Ψᵀv, which do not cancel however small μ is."""
+        psi = self.gram.features
+        pulls = multiply(psi.T, self.weight[:, None] * targets + fixed)
+        fitted = multiply(psi, solve_cholesky(self.lower, pulls))
+        return self.weight[:, None] * (targets - fitted) + fixed, fitted
+
+    def diagonals(self) -> tuple[Vector, Vector]:
+        half = solve_lower(self.lower, self.gram.features.T)
+        variance = np.einsum("ij,ij->j", half, half)
+        inverse = self.weight * (1.0 - self.weight * variance)
+        return inverse, np.where(self.free, 0.0, variance)

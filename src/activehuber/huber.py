@@ -1,0 +1,136 @@
+"""The Huber loss and the exact one-dimensional minimisations it allows.
+
+    H_ξ(r) = r²/2                 for |r| <= ξ
+             ξ (|r| − ξ/2)        otherwise
+
+Everything here is pointwise in the residual and knows no features.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from activehuber._typing import Vector
+
+# A Newton step is exact on its own quadratic piece, so lengths far beyond 1 do not occur;
+# the cap keeps residuals finite when a direction is almost zero.
+LONGEST_STEP = 64.0
+
+
+def psi(residuals: Vector, threshold: float) -> Vector:
+    """Derivative of the loss: ψ(r) = clip(r, −ξ, ξ)."""
+    return np.clip(residuals, -threshold, threshold)
+
+
+def value(residuals: Vector, threshold: float) -> Vector:
+    """H_ξ(r) = ψ(r) (r − ψ(r)/2), a form that also holds at ξ = inf."""
+    clipped = psi(residuals, threshold)
+    return clipped * (residuals - 0.5 * clipped)
+
+
+def root_of_increasing(
+    derivative: Callable[[float], float], breakpoints: Vector, zero: float = 0.0
+) -> float:
+    """Root of an increasing, piecewise-linear function with known breakpoints.
+
+    Bisection runs over the breakpoints only, so the function is linear between the
+    last two points looked at and interpolation there is exact. On a plateau at zero
+    the middle of the plateau is returned. The root is taken to lie between the first
+    and the last breakpoint; else the nearer one is returned.
+
+    Parameters
+    ----------
+    derivative : callable
+        The increasing function, float -> float.
+    breakpoints : ndarray of shape (n,)
+        Where its slope may change, in any order; not empty.
+    zero : float
+        Absolute values up to this one are rounding, that is zero.
+    """
+    points = np.unique(breakpoints)
+    low, high = 0, len(points) - 1
+    below, above = derivative(points[low]), derivative(points[high])
+    if below > zero or low == high:
+        return float(points[low])
+    if above < -zero:
+        return float(points[high])
+    while high - low > 1:
+        middle = (low + high) // 2
+        slope = derivative(points[middle])
+        if abs(slope) <= zero:
+            return _plateau_middle(derivative, points, middle, zero)
+        if slope < 0.0:
+            low, below = middle, slope
+        else:
+            high, above = middle, slope
+    if abs(below) <= zero and abs(above) <= zero:
+        return 0.5 * float(points[low] + points[high])
+    share = min(1.0, max(0.0, -below / (above - below)))
+    return float(points[low] + share * (points[high] - points[low]))
+
+
+def _plateau_middle(
+    derivative: Callable[[float], float], points: Vector, index: int, zero: float
+) -> float:
+    """Middle of the run of breakpoints around `index` where the function is zero."""
+
+    def outermost(inside: int, outside: int) -> int:
+        while abs(outside - inside) > 1:
+            middle = (inside + outside) // 2
+            if abs(derivative(points[middle])) <= zero:
+                inside = middle
+            else:
+                outside = middle
+        return inside
+
+    first, last = outermost(index, -1), outermost(index, len(points))
+    return 0.5 * float(points[first] + points[last])
+
+
+def location(values: Vector, weights: Vector, threshold: float) -> float:
+    """Minimiser over b of Σ weights · H_ξ(values − b); the middle one if several.
+
+    Parameters
+    ----------
+    values, weights : ndarray of shape (n,)
+        Weights are positive.
+    threshold : float
+        ξ > 0; inf gives the weighted mean.
+    """
+    if not np.isfinite(threshold):
+        return float(np.average(values, weights=weights))
+
+    def derivative(b: float) -> float:
+        return -float(weights @ psi(values - b, threshold))
+
+    # Weights of one sign and of the other can cancel to rounding only.
+    zero = 1e-14 * float(np.sum(weights)) * threshold
+    edges = np.concatenate([values - threshold, values + threshold])
+    return root_of_increasing(derivative, edges, zero)
+
+
+def line_minimum(
+    residuals: Vector,
+    direction: Vector,
+    weights: Vector,
+    threshold: float,
+    linear: float,
+    curvature: float,
+) -> float:
+    """Exact minimiser over t >= 0 of Σ w H_ξ(r + t d) + linear·t + curvature·t²/2.
+
+    The derivative is increasing and piecewise linear in t; its breakpoints are where a
+    residual crosses ±ξ.
+    """
+
+    def derivative(t: float) -> float:
+        slopes = weights * psi(residuals + t * direction, threshold)
+        return float(slopes @ direction) + linear + curvature * t
+
+    moving = direction != 0.0
+    r, d = residuals[moving], direction[moving]
+    with np.errstate(over="ignore"):
+        crossings = np.concatenate([(threshold - r) / d, (-threshold - r) / d])
+    crossings = crossings[(crossings > 0.0) & (crossings < LONGEST_STEP)]
+    points = np.concatenate([[0.0, 1.0, LONGEST_STEP], crossings])
+    return root_of_increasing(derivative, points)

@@ -1,0 +1,91 @@
+"""Cross-validation on partly labelled data."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import BaseCrossValidator, KFold, StratifiedKFold
+
+
+def is_missing(y: Any) -> np.ndarray:
+    """True where a label is NaN, None or pandas.NA, whatever the dtype of y."""
+    values = np.asarray(y)
+    if values.dtype.kind in "fc":
+        return np.isnan(values)
+    if values.dtype.kind != "O":
+        return np.zeros(values.shape, dtype=bool)
+
+    def missing(label: Any) -> bool:
+        if label is None or type(label).__name__ == "NAType":
+            return True
+        return isinstance(label, numbers.Real) and bool(np.isnan(float(label)))
+
+    return np.array([missing(label) for label in values.ravel()]).reshape(values.shape)
+
+
+class LabelledKFold(BaseCrossValidator):
+    """K folds over the labelled rows; unlabelled rows are always in training.
+
+    scikit-learn's splitters put unlabelled rows into test folds, where its scorers then
+    refuse NaN. Here only labelled rows are ever tested, and every unlabelled row is there
+    to shape the fit in every fold.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+    shuffle : bool, default=False
+    random_state : int, RandomState instance or None, default=None
+        For `shuffle=True`.
+    stratify : bool, default=False
+        Keep the shares of classes in every fold, for classifiers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import LabelledKFold
+    >>> y = np.array([1.0, np.nan, 2.0, 3.0, np.nan, 4.0])
+    >>> for train, test in LabelledKFold(n_splits=2).split(np.zeros((6, 1)), y):
+    ...     print(train, test)
+    [1 3 4 5] [0 2]
+    [0 1 2 4] [3 5]
+    """
+
+    def __init__(self, n_splits=5, *, shuffle=False, random_state=None, stratify=False):
+        self.n_splits = n_splits
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.stratify = stratify
+
+    def get_n_splits(self, X=None, y=None, groups=None) -> int:
+        """The number of folds."""
+        return self.n_splits
+
+    def split(self, X, y=None, groups=None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield (train, test) row numbers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            NaN, None or pandas.NA marks unlabelled rows.
+        groups : ignored
+        """
+        if y is None:
+            raise ValueError("LabelledKFold needs y: it must know which rows are labelled")
+        missing = is_missing(y)
+        if missing.ndim != 1:
+            missing = np.all(missing.reshape(len(missing), -1), axis=1)
+        labelled = np.flatnonzero(~missing)
+        if len(labelled) < self.n_splits:
+            raise ValueError(
+                f"n_splits={self.n_splits} is more than the {len(labelled)} labelled rows"
+            )
+        folds = StratifiedKFold if self.stratify else KFold
+        splitter = folds(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
+        classes = np.asarray(y)[labelled] if self.stratify else None
+        for _, part in splitter.split(labelled, classes):
+            test = labelled[part]
+            yield np.setdiff1d(np.arange(len(missing)), test), test

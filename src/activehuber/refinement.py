@@ -1,0 +1,359 @@
+"""Solve, flag labels, drop them, solve again: how each threshold mode fits.
+
+Every function here returns a `Trace`: the problem with the labels left in use, its solution
+at the last threshold, and the history of thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from activehuber import newton, thresholds
+from activehuber._typing import Mask, Vector
+from activehuber.gram import DenseGram, HeadTail, Shifted, Source
+from activehuber.leave_one_out import LeaveOneOut, leave_one_out
+from activehuber.newton import Solution, solve
+from activehuber.problem import Problem
+
+# (threshold, labels in use) after each refinement.
+Report = Callable[[float, int], None]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a threshold mode did.
+
+    Attributes
+    ----------
+    problem : Problem
+        With the labels that stayed in use.
+    solution : Solution
+        Its minimiser at `threshold`.
+    threshold : float
+        The last ξ.
+    history : list of float
+        All of them.
+    n_iter : int
+        Newton steps in all.
+    sigma : float or None
+        σ̂, for the adaptive mode.
+    least_squares : bool
+        Whether no label is bound, so that any ξ from max |r| on will do; `threshold` is
+        then the larger of that and `at_least`.
+    at_least : float
+    certified : bool
+        Whether the solution is meant to be a minimiser at all.
+    """
+
+    problem: Problem
+    solution: Solution
+    threshold: float
+    history: list[float]
+    n_iter: int
+    sigma: float | None = None
+    least_squares: bool = False
+    at_least: float = 0.0
+    certified: bool = True
+
+
+def largest_residual(problem: Problem, solution: Solution) -> float:
+    """max |r| over the labels in use."""
+    residuals = problem.y - solution.intercept - solution.fitted
+    return float(np.max(np.abs(residuals[problem.active])))
+
+
+def fixed(problem: Problem, threshold: float, max_iter: int, report: Report) -> Trace:
+    """An exact fit at one threshold; nothing is dropped."""
+    solution = solve(problem, threshold, max_iter=max_iter)
+    report(threshold, int(problem.active.sum()))
+    return Trace(problem, solution, threshold, [threshold], solution.n_iter)
+
+
+# --- HLR, Algorithm 1 put right ---------------------------------------------------------
+
+
+def refine(
+    problem: Problem,
+    n_refinements: int,
+    step: float,
+    trusted: Mask,
+    max_iter: int,
+    report: Report,
+) -> Trace:
+    """HLR: lower ξ by `step`, drop the labels that are bound, until none is; T times.
+
+    After each refinement the fit is exact on the labels in use at ξ = max |r|, and ξ falls
+    strictly (Propositions 1 and 2). Trusted labels are never dropped; if one of them stays
+    bound, ξ is the lowered threshold itself.
+    """
+    source = problem.gram.source(problem.mu)
+    solution = solve(problem, np.inf, source=source, likely_bound=_likely_bound(problem))
+    threshold = largest_residual(problem, solution)
+    report(threshold, int(problem.active.sum()))
+    history, steps = [threshold], solution.n_iter
+    for _ in range(n_refinements):
+        lowered = threshold - step
+        if lowered <= 0.0:
+            break
+        refined = _drop_until_free(problem, solution, lowered, trusted, source, max_iter)
+        if refined is None:
+            break
+        problem, solution, threshold, source, used = refined
+        history.append(threshold)
+        steps += used
+        report(threshold, int(problem.active.sum()))
+    free = bool(np.array_equal(solution.free, problem.active))
+    return Trace(problem, solution, threshold, history, steps, least_squares=free)
+
+
+def _drop_until_free(
+    problem: Problem,
+    solution: Solution,
+    threshold: float,
+    trusted: Mask,
+    source: Source,
+    max_iter: int,
+) -> tuple[Problem, Solution, float, Source, int] | None:
+    """One refinement: None if it would drop every label."""
+    steps = 0
+    while True:
+        solution = solve(problem, threshold, source=source, start=solution, max_iter=max_iter)
+        steps += solution.n_iter
+        residuals = np.abs(problem.y - solution.intercept - solution.fitted)
+        bound = problem.active & (residuals >= threshold)
+        flagged = bound & ~trusted
+        if not np.any(flagged):
+            reached = threshold if np.any(bound) else float(np.max(residuals[problem.active]))
+            return problem, solution, reached, source, steps
+        if np.array_equal(flagged, problem.active):
+            return None
+        problem = problem.using(problem.active & ~flagged)
+        source = _source_after_dropping(problem, source)
+
+
+def _source_after_dropping(problem: Problem, source: Source) -> Source:
+    """Fewer labels only scale μ: reuse a dense factor while it is a good preconditioner."""
+    base = source.base if isinstance(source, Shifted) else source
+    if isinstance(base, HeadTail) and len(problem.y) > newton.COARSE_FROM:
+        ratio = float(np.max(base.mu / problem.mu))
+        if ratio < 1.5:
+            return Shifted(base, problem.mu)
+    return problem.gram.source(problem.mu)
+
+
+def _likely_bound(problem: Problem) -> Mask | None:
+    """The fifth of the labels that a coarse fit leaves the largest residuals."""
+    if not isinstance(problem.gram, DenseGram) or len(problem.y) < newton.COARSE_FROM:
+        return None
+    fitted = problem.gram.matvec(newton.coarse_solution(problem, np.inf))
+    residuals = np.abs(problem.y - problem.intercept_for(fitted, np.inf) - fitted)
+    return residuals > np.quantile(residuals, 0.8)
+
+
+def paper(
+    problem: Problem, n_refinements: int, step: float, trusted: Mask, report: Report
+) -> Trace:
+    """The printed scheme with errata 1-4 mended: one linear solve a refinement.
+
+    For comparison only: the result need not minimise anything.
+    """
+    solution = solve(problem, np.inf)
+    threshold = largest_residual(problem, solution)
+    report(threshold, int(problem.active.sum()))
+    history = [threshold]
+    for _ in range(n_refinements):
+        lowered = threshold - step
+        if lowered <= 0.0:
+            break
+        candidate = newton.one_step(problem, solution, lowered)
+        residuals = np.abs(problem.y - candidate.intercept - candidate.fitted)
+        inside = problem.active & (residuals < lowered)
+        if not np.any(inside):
+            break
+        kept = inside | (trusted & problem.active)
+        problem, solution = problem.using(kept), candidate
+        threshold = float(np.max(residuals[kept]))
+        history.append(threshold)
+        report(threshold, int(kept.sum()))
+    return Trace(problem, solution, threshold, history, len(history), certified=False)
+
+
+# --- adaptive ---------------------------------------------------------------------------
+
+# Labels may be this small a share of their scale apart before noise is taken to be zero.
+NOISE_FLOOR = 1e-3
+# Factor between the thresholds tried on the way down.
+PATH_RATIO = 0.6
+# The way down ends when fewer labels than this share are free.
+FEWEST_FREE = 0.1
+# Of the points on the way, so many become starts of the search for labels to keep.
+N_STARTS = 4
+MOST_ROUNDS = 30
+# The cut used for the search when no label is to be dropped.
+DEFAULT_REMOVAL = 3.5
+
+
+def adaptive(
+    problem: Problem,
+    removal: float | None,
+    trusted: Mask,
+    max_iter: int,
+    report: Report,
+) -> Trace:
+    """A threshold from the data, without scale: see `_Search`.
+
+    Labels whose leave-one-out residual exceeds `removal` times the scale of their row are
+    dropped and the rest is fitted by least squares; with removal=None none is dropped and
+    the fit is a Huber fit at 1.345 σ̂.
+    """
+    search = _Search(problem, DEFAULT_REMOVAL if removal is None else removal, trusted)
+    if search.spread == 0.0:
+        solution = solve(problem, np.inf)
+        threshold = largest_residual(problem, solution)
+        report(threshold, int(problem.active.sum()))
+        return Trace(problem, solution, threshold, [threshold], 1, 0.0, least_squares=True)
+    kept, sigma = search.run()
+    at_least = 0.0
+    if removal is None:
+        threshold = thresholds.EFFICIENT * sigma
+        solution = solve(problem, threshold, max_iter=max_iter)
+    else:
+        problem = problem.using(kept)
+        solution = solve(problem, np.inf, source=problem.gram.direct_source(problem.mu))
+        at_least = removal * sigma
+        threshold = max(at_least, largest_residual(problem, solution))
+    report(threshold, int(problem.active.sum()))
+    return Trace(
+        problem,
+        solution,
+        threshold,
+        [*search.history, threshold],
+        search.steps + solution.n_iter,
+        sigma,
+        least_squares=removal is not None,
+        at_least=at_least,
+    )
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A point of the search with the leave-one-out figures of its fit."""
+
+    loo: LeaveOneOut
+    score: float
+
+
+class _Search:
+    """Which labels to keep, and the noise scale, from leave-one-out residuals.
+
+    Two traps: with many bad labels the least-squares residuals all look alike, so a scale
+    taken there flags nothing; and at the bottom of the path in ξ the fit is forced to
+    zero. So the whole path is walked and each point is scored by the smaller half of its
+    squared standardised leave-one-out residuals; the best few are starts, from each of
+    which "fit the kept, flag by leave-one-out" is repeated to a fixed point; the fixed
+    point with the best score wins. μ = 2ℓλ is that of all labels throughout.
+    """
+
+    def __init__(self, problem: Problem, removal: float, trusted: Mask) -> None:
+        self.problem, self.removal, self.trusted = problem, removal, trusted
+        self.mu, self.weights = problem.mu, problem.weights
+        self.spread = thresholds.label_scale(problem.y, self.weights)
+        self.floor = NOISE_FLOOR * self.spread
+        self.history: list[float] = []
+        self.steps = 0
+        self.known: dict[bytes, _Candidate] = {}
+
+    def run(self) -> tuple[Mask, float]:
+        """Kept labels and σ̂."""
+        self.source = self.problem.gram.inverse_source(self.mu)
+        self.mean_variance = self._mean_variance()
+        starts = sorted(self._path(), key=lambda candidate: candidate.score)[:N_STARTS]
+        ends = [self._fixed_point(start) for start in starts]
+        kept, candidate = min(ends, key=lambda end: end[1].score)
+        # Once more with the scale of the kept labels; repeating this would spiral inwards.
+        sigma = thresholds.noise_scale(candidate.loo, self.weights, kept, self.floor)
+        del self.source  # the inverse is as large as the Gram matrix
+        return self._keep(candidate.loo, sigma), sigma
+
+    def _mean_variance(self) -> float:
+        """K̄ = mean Q_ii, less the mean of Q with an intercept."""
+        share = self.weights / self.weights.sum()
+        mean = float(share @ self.problem.gram.diagonal)
+        if self.problem.fit_intercept:
+            mean -= float(share @ self.problem.gram.matvec(share))
+        return mean
+
+    def _candidate(self, solution: Solution, threshold: float) -> _Candidate:
+        residuals = self.problem.y - solution.intercept - solution.fitted
+        loo = leave_one_out(self.problem, solution, residuals, self.mu, threshold)
+        standardised = (loo.residuals / loo.inflation) ** 2
+        return _Candidate(loo, thresholds.mean_of_smaller_half(standardised, self.weights))
+
+    def _path(self) -> list[_Candidate]:
+        """From least squares downwards, each solve started at the last."""
+        solution = solve(self.problem, np.inf, source=self.source)
+        threshold = largest_residual(self.problem, solution)
+        candidates = [self._candidate(solution, np.inf)]
+        total = float(self.weights.sum())
+        while True:
+            threshold *= PATH_RATIO
+            if threshold < self.floor:
+                return candidates
+            solution = solve(self.problem, threshold, source=self.source, start=solution)
+            self.steps += solution.n_iter
+            n_free = np.count_nonzero(solution.free)
+            free = float(self.weights[solution.free].sum())
+            if free < FEWEST_FREE * total or n_free < 2:
+                return candidates
+            self.history.append(threshold)
+            candidates.append(self._candidate(solution, threshold))
+
+    def _keep(self, loo: LeaveOneOut, sigma: float) -> Mask:
+        """Labels inside their cut, at least half of them, and all trusted ones."""
+        scales = thresholds.row_scales(loo, sigma, self.spread, self.mean_variance)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(loo.residuals == 0.0, 0.0, np.abs(loo.residuals) / scales)
+        kept = (ratios <= self.removal) | self.trusted
+        if self.weights[kept].sum() < 0.5 * self.weights.sum():
+            kept = (ratios <= thresholds.weighted_median(ratios, self.weights)) | self.trusted
+        return kept
+
+    def _fixed_point(self, start: _Candidate) -> tuple[Mask, _Candidate]:
+        """Fit the kept labels, flag by leave-one-out, until the kept ones stay."""
+        everyone = np.ones(len(self.weights), dtype=bool)
+        candidate = start
+        seen: list[Mask] = []
+        for _ in range(MOST_ROUNDS):
+            sigma = thresholds.noise_scale(candidate.loo, self.weights, everyone, self.floor)
+            kept = self._keep(candidate.loo, sigma)
+            if any(np.array_equal(kept, earlier) for earlier in seen):
+                first = next(i for i, m in enumerate(seen) if np.array_equal(kept, m))
+                kept = np.logical_or.reduce(seen[first:])
+                return kept, self._fit(kept)
+            seen.append(kept)
+            candidate = self._fit(kept)
+        return kept, candidate
+
+    def _fit(self, kept: Mask) -> _Candidate:
+        """Least squares on the kept labels at the μ of all; leave-one-out for all."""
+        key = np.packbits(kept).tobytes()
+        if key not in self.known:
+            solution = solve(self.problem.using(kept), np.inf, source=self.source)
+            self.known[key] = self._candidate(solution, np.inf)
+        return self.known[key]
+
+
+def scales_for(problem: Problem, loo: LeaveOneOut, sigma: float | None) -> tuple[float, Vector]:
+    """σ̂ (estimated on the labels in use unless given) and the scale of every row."""
+    spread = thresholds.label_scale(problem.y, problem.weights)
+    if sigma is None:
+        floor = NOISE_FLOOR * spread
+        sigma = thresholds.noise_scale(loo, problem.weights, problem.active, floor)
+    share = problem.weights / problem.weights.sum()
+    mean = float(share @ problem.gram.diagonal)
+    if problem.fit_intercept:
+        mean -= float(share @ problem.gram.matvec(share))
+    return sigma, thresholds.row_scales(loo, sigma, spread, mean)

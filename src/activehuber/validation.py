@@ -1,0 +1,226 @@
+"""Checks of parameters and data: one clear error, before any work."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_array, column_or_1d
+
+from activehuber import graphs
+from activehuber._typing import Mask, Matrix, Vector
+from activehuber.graphs import GRAPH_NAMES
+from activehuber.kernels import KERNEL_NAMES
+
+THRESHOLD_NAMES = ("adaptive", "refine")
+ALGORITHM_NAMES = ("exact", "paper")
+# Matrices of the size of the Gram matrix that a fit holds at its peak.
+PEAK_MATRICES = 3
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a real number, which True and False are not."""
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    finite: bool = True,
+    remedy: str = "",
+) -> None:
+    """Raise unless `value` is a real number in range."""
+    bounds = f" > {above:g}" if above is not None else ""
+    bounds += f" >= {at_least:g}" if at_least is not None else ""
+    message = f"{name} must be a {'finite ' if finite else ''}number{bounds}, got {value!r}"
+    message += f"; {remedy}" if remedy else ""
+    if not is_number(value):
+        raise TypeError(message)
+    number = float(value)
+    if np.isnan(number) or (finite and np.isinf(number)):
+        raise ValueError(message)
+    if (above is not None and number <= above) or (at_least is not None and number < at_least):
+        raise ValueError(message)
+
+
+def check_integer(name: str, value: Any, *, at_least: int) -> None:
+    """Raise unless `value` is an integer in range."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer >= {at_least}, got {value!r}")
+    if int(value) < at_least:
+        raise ValueError(f"{name} must be an integer >= {at_least}, got {value!r}")
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...], also: str = "") -> None:
+    """Raise unless `value` is one of the strings."""
+    if not isinstance(value, str) or value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {listed}{also}, got {value!r}")
+
+
+def check_kernel_parameters(
+    kernel: Any, gamma: Any, degree: Any, coef0: Any, kernel_params: Any
+) -> None:
+    """Raise unless a kernel and its parameters make sense together."""
+    if not callable(kernel):
+        check_choice("kernel", kernel, KERNEL_NAMES, " or a callable")
+    if isinstance(gamma, str):
+        check_choice("gamma", gamma, ("scale", "auto"), " or a number > 0")
+    else:
+        check_number("gamma", gamma, above=0.0, remedy='or use gamma="scale"')
+    check_integer("degree", degree, at_least=1)
+    check_number("coef0", coef0)
+    if kernel_params is not None:
+        if not isinstance(kernel_params, dict):
+            raise TypeError(f"kernel_params must be a dict or None, got {kernel_params!r}")
+        if not callable(kernel):
+            raise ValueError(
+                "kernel_params is for callable kernels; named kernels take gamma, degree "
+                f"and coef0, but kernel={kernel!r}"
+            )
+
+
+def check_graph_parameters(graph: Any, n_neighbors: Any) -> None:
+    """Raise unless `graph` is a name, a callable or a matrix."""
+    if isinstance(graph, str):
+        check_choice("graph", graph, GRAPH_NAMES, ", a callable or an affinity matrix")
+    elif not callable(graph) and not sparse.issparse(graph) and np.ndim(graph) != 2:
+        raise TypeError(
+            'graph must be "knn", "rbf", a callable that returns M, or an n × n affinity '
+            f"matrix, got {graph!r}"
+        )
+    check_integer("n_neighbors", n_neighbors, at_least=1)
+
+
+def check_threshold_parameters(threshold: Any, algorithm: Any) -> None:
+    """Raise unless the threshold mode and the algorithm go together."""
+    if isinstance(threshold, str):
+        check_choice("threshold", threshold, THRESHOLD_NAMES, " or a number > 0 (inf allowed)")
+    else:
+        check_number("threshold", threshold, above=0.0, finite=False)
+    check_choice("algorithm", algorithm, ALGORITHM_NAMES)
+    if algorithm == "paper" and threshold != "refine":
+        raise ValueError(
+            'algorithm="paper" is the printed scheme of refinements: it needs '
+            f'threshold="refine", got threshold={threshold!r}'
+        )
+
+
+def check_labels(y: Any, n_samples: int) -> Vector:
+    """y as floats of shape (n,), NaN where unlabelled."""
+    if y is None:
+        raise ValueError(
+            "requires y to be passed, but the target y is None; mark unlabelled rows by NaN"
+        )
+    y = check_array(
+        y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
+    )
+    y = column_or_1d(y, warn=True)
+    if len(y) != n_samples:
+        raise ValueError(f"X has {n_samples} rows but y has {len(y)} labels")
+    if np.all(np.isnan(y)):
+        raise ValueError("y contains NaN only: at least one label is needed")
+    return y
+
+
+def check_weights(sample_weight: Any, y: Vector) -> Vector:
+    """Sample weights as floats of shape (n,), ones if None."""
+    if sample_weight is None:
+        return np.ones_like(y)
+    weights = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if weights.ndim == 0:
+        weights = np.full_like(y, float(weights))
+    if weights.shape != y.shape:
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}, expected one weight a row: {y.shape}"
+        )
+    if np.any(weights < 0.0):
+        raise ValueError("sample_weight must not be negative; drop rows by weight 0")
+    if not np.any(weights > 0.0):
+        raise ValueError("sample_weight is zero everywhere: at least one must be positive")
+    if not np.any((weights > 0.0) & ~np.isnan(y)):
+        raise ValueError("sample_weight is zero on every labelled row; nothing is left to fit")
+    return weights
+
+
+def check_trusted(trusted: Any, n_samples: int) -> Mask:
+    """The mask of labels never to be removed; all False if None."""
+    if trusted is None:
+        return np.zeros(n_samples, dtype=bool)
+    mask = np.asarray(trusted)
+    if mask.shape != (n_samples,) or mask.dtype != bool:
+        raise ValueError(
+            f"trusted must be a boolean mask of shape ({n_samples},), got dtype {mask.dtype} "
+            f"and shape {mask.shape}"
+        )
+    return mask
+
+
+def check_precomputed(K: Matrix) -> Matrix:
+    """Raise unless K can be a Gram matrix; an asymmetry of rounding is averaged out."""
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(
+            f'kernel="precomputed" needs a square matrix in fit, got shape {K.shape}; pass '
+            "K(X_train, X_train) to fit and K(X_new, X_train) to predict"
+        )
+    largest = float(np.max(np.abs(K)))
+    asymmetry = graphs.largest_entry(K - K.T)
+    if asymmetry > 1e-8 * largest:
+        raise ValueError(
+            f"the precomputed kernel is not symmetric (entries differ by up to "
+            f"{asymmetry:.3g}); pass (K + K.T) / 2 if that is rounding"
+        )
+    diagonal = np.diagonal(K)
+    if np.any(diagonal < 0.0) or np.any(
+        np.abs(K) > np.sqrt(np.outer(diagonal, diagonal)) + 1e-8 * largest
+    ):
+        raise ValueError(
+            "the precomputed kernel is not positive semi-definite: some |K_ij| exceeds "
+            "sqrt(K_ii K_jj); use a Mercer kernel or clip its negative eigenvalues"
+        )
+    return K if asymmetry == 0.0 else 0.5 * (K + K.T)
+
+
+def check_single_view(views: Any, view_weights: Any, agreement: Any) -> None:
+    """Raise unless the parameters of several views have their defaults."""
+    single = views is None and agreement == 0
+    if not single or not isinstance(view_weights, str) or view_weights != "uniform":
+        raise ValueError(
+            'several views are not available yet: keep views=None, view_weights="uniform" '
+            "and agreement=0"
+        )
+
+
+def check_memory(n_rows: int) -> None:
+    """Raise if matrices of n_rows × n_rows cannot be held."""
+    needed = PEAK_MATRICES * 8.0 * n_rows**2
+    limit = memory_limit()
+    if needed > limit:
+        raise ValueError(
+            f"X: a Gram matrix of {n_rows} rows needs "
+            f"{needed / 2**30:.1f} GiB at the peak of a fit, but this machine has "
+            f'{limit / 2**30:.1f} GiB; use fewer labelled rows, or kernel="linear" (which '
+            "never forms the matrix when rows outnumber columns) on explicit features such "
+            "as sklearn.kernel_approximation.Nystroem"
+        )
+
+
+def memory_limit() -> float:
+    """Bytes of memory: the smaller of physical memory and the cgroup's limit."""
+    limits = [float(os.sysconf("SC_PAGE_SIZE")) * float(os.sysconf("SC_PHYS_PAGES"))]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        path = Path("/sys/fs/cgroup") / name
+        if path.is_file():
+            text = path.read_text().strip()
+            if text.isdigit():
+                limits.append(float(text))
+    return min(limits)

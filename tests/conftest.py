@@ -1,0 +1,22 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+settings.register_profile("house", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("house")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20261115)
+
+
+@pytest.fixture
+def data_folder():
+    folder = os.environ.get("ACTIVEHUBER_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("ACTIVEHUBER_DATA is not set: the paper's data is not used")
+    return Path(folder)

@@ -1,0 +1,82 @@
+"""Every way of solving with A_FF gives what dense algebra gives."""
+
+import numpy as np
+import pytest
+
+from activehuber.gram import DenseGram, DirectSource, HeadTail, Inverse, LowRankGram, Shifted
+from activehuber.linalg import (
+    BreakdownError,
+    cholesky_in_place,
+    cross_product,
+    multiply,
+    pivoted_cholesky,
+)
+from tests import oracles
+
+SOURCES = ("direct", "head-tail", "inverse", "shifted", "low-rank")
+
+
+def make(name, n, rng):
+    X = rng.normal(size=(n, 3))
+    mu = rng.uniform(0.05, 0.2, n)
+    if name == "low-rank":
+        gram = LowRankGram(X)
+        return X @ X.T, mu, gram.source(mu)
+    Q = oracles.gram("rbf", X, gamma=0.5)
+    gram = DenseGram(Q.copy())
+    if name == "shifted":
+        return Q, mu, Shifted(HeadTail(gram, 1.1 * mu), mu)
+    return (
+        Q,
+        mu,
+        {"direct": DirectSource, "head-tail": HeadTail, "inverse": Inverse}[name](gram, mu),
+    )
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("n", [30, 700])
+def test_respond_and_diagonals(name, n, rng):
+    Q, mu, source = make(name, n, rng)
+    likely = rng.uniform(size=n) < 0.3
+    for share in (0.0, 0.05, 0.3, 0.8):
+        # rows outside `likely` are dropped too, so that heads have to be left or remade
+        free = rng.uniform(size=n) >= share
+        targets, fixed = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
+        fixed[free] = 0
+        F, N = np.flatnonzero(free), np.flatnonzero(~free)
+        A = Q[np.ix_(F, F)] + np.diag(mu[F])
+        v = fixed.copy()
+        v[F] = np.linalg.solve(A, (targets - Q @ fixed)[F])
+        factor = source.factor(free, likely)
+        got, image = factor.respond(targets, fixed)
+        np.testing.assert_allclose(got, v, atol=1e-8)
+        np.testing.assert_allclose(image, Q @ v, atol=1e-8)
+        inverse, schur = factor.diagonals()
+        np.testing.assert_allclose(inverse[F], np.diag(np.linalg.inv(A)), atol=1e-8)
+        left = Q[np.ix_(N, N)] - Q[np.ix_(N, F)] @ np.linalg.solve(A, Q[np.ix_(F, N)])
+        np.testing.assert_allclose(schur[N], np.diag(left), atol=1e-8)
+        assert np.all(inverse[N] == 0) and np.all(schur[F] == 0)
+
+
+def test_pivoted_cholesky_finds_the_rank(rng):
+    Z = rng.normal(size=(50, 6))
+    K = (Z @ Z.T + 1) ** 2
+    features = pivoted_cholesky(K.copy(), 1e-15 * K.max())
+    assert features.shape[1] == 28  # all monomials of degree <= 2 in 6 variables
+    np.testing.assert_allclose(features @ features.T, K, rtol=1e-11, atol=1e-11)
+
+
+def test_cholesky_of_an_indefinite_matrix_raises():
+    with pytest.raises(BreakdownError):
+        cholesky_in_place(np.array([[1.0, 2.0], [2.0, 1.0]]))
+
+
+@pytest.mark.parametrize("columns", [None, 1, 3, 9])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_multiply(columns, order, rng):
+    A = np.array(rng.normal(size=(6, 4)), order=order)
+    x = rng.normal(size=4) if columns is None else rng.normal(size=(4, columns))
+    np.testing.assert_allclose(multiply(A, x), A @ x)
+    np.testing.assert_allclose(multiply(A, np.asfortranarray(x)), A @ x)
+    C = np.ascontiguousarray(A)
+    np.testing.assert_allclose(cross_product(C), C @ C.T)
