@@ -91,11 +91,16 @@ class Gram(Protocol):
 
 
 def submatrix(matrix: Matrix, rows: np.ndarray, columns: np.ndarray) -> Matrix:
-    """matrix[rows][:, columns], gathered in row blocks to bound the temporary."""
+    """matrix[rows][:, columns] for increasing rows and columns, always a fresh array.
+
+    Gathered in row blocks to bound the temporary; mode="clip" spares NumPy a buffer.
+    """
+    if len(rows) == len(columns) == len(matrix):
+        return matrix.copy()
     out = np.empty((len(rows), len(columns)))
     for start in range(0, len(rows), BLOCK):
-        stop = start + BLOCK
-        np.take(matrix[rows[start:stop]], columns, axis=1, out=out[start:stop])
+        part = slice(start, start + BLOCK)
+        np.take(matrix[rows[part]], columns, axis=1, out=out[part], mode="clip")
     return out
 
 
@@ -180,10 +185,11 @@ class Direct(_DenseFactor):
     def diagonals(self) -> tuple[Vector, Vector]:
         inverse, schur = np.zeros(len(self.gram)), np.zeros(len(self.gram))
         others = np.flatnonzero(~self.free)
-        if len(others):
-            cross = submatrix(self.gram.matrix, others, self.rows).T
-            half = solve_lower(self.lower, cross, overwrite=True)
-            schur[others] = self.gram.diagonal[others] - np.einsum("ij,ij->j", half, half)
+        for start in range(0, len(others), BLOCK):
+            part = others[start : start + BLOCK]
+            half = submatrix(self.gram.matrix, part, self.rows).T
+            half = solve_lower(self.lower, half, overwrite=True)
+            schur[part] = self.gram.diagonal[part] - np.einsum("ij,ij->j", half, half)
         inverse[self.rows] = inverse_diagonal_in_place(self.lower)
         return inverse, schur
 
@@ -306,28 +312,32 @@ class _InverseFactor(_DenseFactor):
     def __init__(self, source: Inverse, free: Mask) -> None:
         self.source, self.gram, self.mu, self.free = source, source.gram, source.mu, free
         self.others = np.flatnonzero(~free)
-        self.slab = source.inverse[self.others] if len(self.others) else None
-        if self.slab is not None:
-            self.lower = cholesky_in_place(np.ascontiguousarray(self.slab[:, self.others]))
+        self.lower = cholesky_in_place(submatrix(source.inverse, self.others, self.others))
 
     def solve(self, rhs: Matrix) -> Matrix:
+        """x = P (rhs_F − E_N t) with t such that x_N = 0."""
         masked = np.where(self.free[:, None], rhs, 0.0)
+        if len(self.others) == 0:
+            return multiply_symmetric(self.source.inverse, masked)
+        on_others = multiply_symmetric(self.source.inverse, masked)[self.others]
+        masked[self.others] = -solve_cholesky(self.lower, on_others)
         x = multiply_symmetric(self.source.inverse, masked)
-        if self.slab is not None:
-            x -= multiply(self.slab.T, solve_cholesky(self.lower, x[self.others]))
-            x[self.others] = 0.0
+        x[self.others] = 0.0
         return x
 
     def diagonals(self) -> tuple[Vector, Vector]:
         inverse = np.diagonal(self.source.inverse).copy()
         schur = np.zeros_like(inverse)
-        if self.slab is not None:
-            half = solve_lower(self.lower, self.slab)
-            inverse -= np.einsum("ij,ij->j", half, half)
-            inverse[self.others] = 0.0
-            schur[self.others] = (
-                inverse_diagonal_in_place(self.lower) - self.source.mu[self.others]
-            )
+        if len(self.others) == 0:
+            return inverse, schur
+        rows = np.flatnonzero(self.free)
+        for start in range(0, len(rows), BLOCK):
+            part = rows[start : start + BLOCK]
+            half = submatrix(self.source.inverse, part, self.others).T
+            half = solve_lower(self.lower, half, overwrite=True)
+            inverse[part] -= np.einsum("ij,ij->j", half, half)
+        inverse[self.others] = 0.0
+        schur[self.others] = inverse_diagonal_in_place(self.lower) - self.mu[self.others]
         return inverse, schur
 
 
@@ -338,8 +348,8 @@ class Shifted:
     steps reach rounding when the number of labels in use changes by a few per cent.
     """
 
-    def __init__(self, base: HeadTail, mu: Vector) -> None:
-        self.base, self.mu = base, mu
+    def __init__(self, base: HeadTail, mu: Vector, last: Matrix | None = None) -> None:
+        self.base, self.mu, self.last = base, mu, last
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
         return _ShiftedFactor(self, free, self.base.factor(free, likely_bound))
@@ -349,16 +359,17 @@ class _ShiftedFactor(_DenseFactor):
     MOST_STEPS = 60
 
     def __init__(self, source: Shifted, free: Mask, base: _DenseFactor) -> None:
+        self.source, self.base = source, base
         self.gram, self.mu, self.free = source.base.gram, source.mu, free
-        self.base = base
 
     def solve(self, rhs: Matrix) -> Matrix:
         """Conjugate gradients on each column, all columns in step."""
         free, mu = self.free[:, None], self.mu[:, None]
         b = np.where(free, rhs, 0.0)
-        x = self.base.solve(b)
+        x = self._first_guess(b)
         residual = np.where(free, b - self.gram.matvec(x) - mu * x, 0.0)
-        aim = 1e-15 * np.linalg.norm(b, axis=0)
+        # What is left is mended when the solution is refined against K.
+        aim = 1e-13 * np.linalg.norm(b, axis=0)
         direction, energy = np.zeros_like(b), np.ones(b.shape[1])
         for step in range(self.MOST_STEPS):
             if np.all(np.linalg.norm(residual, axis=0) <= aim):
@@ -377,7 +388,18 @@ class _ShiftedFactor(_DenseFactor):
             ):
                 break  # rounding is reached
             residual, energy = smaller, new_energy
+        self.source.last = x
         return x
+
+    def _first_guess(self, b: Matrix) -> Matrix:
+        """The last solution, corrected once by the preconditioner."""
+        last = self.source.last
+        if last is None or last.shape != b.shape:
+            return self.base.solve(b)
+        free = self.free[:, None]
+        x = np.where(free, last, 0.0)
+        left = np.where(free, b - self.gram.matvec(x) - self.mu[:, None] * x, 0.0)
+        return x + self.base.solve(left)
 
 
 def _ratio(numerator: Vector, denominator: Vector) -> Vector:

@@ -12,6 +12,9 @@ from activehuber.problem import Certificate, Problem, certificate
 from activehuber.reduction import Reduction
 
 ROUNDS = 5
+# Errors below this share of the labels (or of the threshold) are left as they are: four
+# digits better than the certificate asks for.
+SMALL = 1e-12
 # A KKT residual that leaves nothing to mend.
 GOOD = 1e-9
 
@@ -56,8 +59,9 @@ def recover(
     minimiser : bool
         Whether the solution claims to minimise the objective; if not it is only certified.
     """
+    level = np.inf if least_squares else threshold
     solution, coefficients, values = _refine(
-        reduction, problem, solution, ROUNDS if minimiser else 0
+        reduction, problem, solution, level, ROUNDS if minimiser else 0
     )
     evaluation = reduction.evaluate(coefficients)
     labels, weights = _on_expansion(reduction, problem, centre)
@@ -84,7 +88,7 @@ def recover(
     # Σ s ψ(r) = 0 fixes b, and so does r = μv on every free row. At tiny α they differ by
     # the rounding of Kw, which is not the same on all rows; the certificate says which b
     # serves best: the balanced one, or the one that the rows with least rounding ask for.
-    balanced = fit_with(problem.intercept_for(values, np.inf if least_squares else threshold))
+    balanced = fit_with(problem.intercept_for(values, level))
     if balanced.certificate.kkt_residual <= GOOD or solution.factor is None:
         return balanced
     error = np.where(solution.free, balanced.residuals - problem.mu * solution.v, 0.0)
@@ -107,10 +111,9 @@ def _on_expansion(
 
 
 def _refine(
-    reduction: Reduction, problem: Problem, solution: Solution, rounds: int
+    reduction: Reduction, problem: Problem, solution: Solution, threshold: float, rounds: int
 ) -> tuple[Solution, Vector, Vector]:
     labelled, mu = reduction.labelled, problem.mu
-    scale = float(np.max(np.abs(problem.y[problem.active])))
     zero = np.zeros_like(problem.y)
     v, b = solution.v, solution.intercept
     coefficients = reduction.expand(v)
@@ -123,10 +126,12 @@ def _refine(
     b += constant(solution.fitted - values)
     if solution.factor is None:
         return replace(solution, intercept=b), coefficients, values
-    error = np.where(solution.free, problem.y - b - values - mu * v, 0.0)
+    residuals = problem.y - b - values
+    error = np.where(solution.free, residuals - mu * v, 0.0)
+    scale = min(threshold, float(np.max(np.abs(residuals[problem.active]))))
     for _ in range(rounds):
         worst = float(np.max(np.abs(error)))
-        if worst <= 1e-15 * scale:
+        if worst <= SMALL * scale:
             break
         change, response, shift = bordered_response(
             problem, solution.factor, error, zero, total=-float(v.sum())

@@ -136,11 +136,11 @@ def _drop_until_free(
 
 def _source_after_dropping(problem: Problem, source: Source) -> Source:
     """Fewer labels only scale μ: reuse a dense factor while it is a good preconditioner."""
-    base = source.base if isinstance(source, Shifted) else source
+    base, last = (source.base, source.last) if isinstance(source, Shifted) else (source, None)
     if isinstance(base, HeadTail) and len(problem.y) > newton.COARSE_FROM:
         ratio = float(np.max(base.mu / problem.mu))
         if ratio < 1.5:
-            return Shifted(base, problem.mu)
+            return Shifted(base, problem.mu, last)
     return problem.gram.source(problem.mu)
 
 

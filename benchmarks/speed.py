@@ -1,0 +1,219 @@
+"""Speed of the core, as ratios against peers measured in the same run.
+
+    python -m benchmarks.speed            everything
+    python -m benchmarks.speed --quick    without the slow peers (CVXPY in n unknowns)
+
+Every time is the best of three (slow peers: one run). Data are generated; the seed is 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+
+import numpy as np
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics.pairwise import rbf_kernel
+
+from activehuber import HLRegressor, graphs
+
+SEED = 0
+
+
+def best_of(function: Callable[[], object], repeats: int = 3) -> float:
+    """Least wall time of a few runs, in seconds."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def outlier_data(n: int, d: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    """A smooth function of d variables with noise and 10 % of labels far off."""
+    rng = np.random.default_rng(SEED)
+    X = rng.normal(size=(n, d))
+    y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
+    bad = rng.permutation(n)[: n // 10]
+    y[bad] += rng.choice([-1, 1], len(bad)) * rng.uniform(2, 5, len(bad))
+    return X, y
+
+
+def row(work: str, peer: str, ours: float, theirs: float, wanted: str) -> None:
+    print(
+        f"| {work} | {peer} | {ours * 1e3:.1f} ms | {theirs * 1e3:.1f} ms | "
+        f"{theirs / ours:.1f}x faster | {ours / theirs:.2f} of its time | {wanted} |",
+        flush=True,
+    )
+
+
+# --- peers ------------------------------------------------------------------------------
+
+
+def cvxpy_primal(root: np.ndarray, y: np.ndarray, xi: float, alpha: float, half=None) -> float:
+    """min 1/l Σ H + λ|θ|² + |half θ|² over θ and b, f = root θ, by Clarabel."""
+    import cvxpy as cp
+
+    theta, b = cp.Variable(root.shape[1]), cp.Variable()
+    objective = cp.sum(cp.huber(y - root @ theta - b, xi)) / (2 * len(y))
+    objective = objective + alpha * cp.sum_squares(theta)
+    if half is not None:
+        objective = objective + cp.sum_squares(half @ theta)
+    problem = cp.Problem(cp.Minimize(objective))
+    problem.solve(solver=cp.CLARABEL)
+    return float(problem.value)
+
+
+def cvxpy_coefficients(K: np.ndarray, y: np.ndarray, xi: float, alpha: float, P=None) -> float:
+    """The same in the n coefficients of the expansion: the paper's way."""
+    import cvxpy as cp
+
+    n = len(y)
+    w, b = cp.Variable(n), cp.Variable()
+    objective = cp.sum(cp.huber(y - K @ w - b, xi)) / (2 * n)
+    objective = objective + alpha * cp.quad_form(w, cp.psd_wrap(K if P is None else P))
+    problem = cp.Problem(cp.Minimize(objective))
+    problem.solve(solver=cp.CLARABEL)
+    return float(problem.value)
+
+
+def cvxpy_dual(K: np.ndarray, y: np.ndarray, xi: float, alpha: float, solver: str) -> float:
+    """The box QP in n unknowns: the expert's way."""
+    import cvxpy as cp
+
+    n = len(y)
+    mu = 2 * n * alpha
+    v = cp.Variable(n)
+    objective = 0.5 * cp.quad_form(v, cp.psd_wrap(K + mu * np.eye(n))) - y @ v
+    problem = cp.Problem(cp.Minimize(objective), [cp.abs(v) <= xi / mu, cp.sum(v) == 0])
+    problem.solve(solver=solver)
+    return -2 * alpha * float(problem.value)
+
+
+# --- the table --------------------------------------------------------------------------
+
+
+def against_convex_solvers(quick: bool) -> None:
+    n, gamma, alpha, xi = 1000, 0.2, 1e-4, 0.15
+    X, y = outlier_data(n)
+    model = HLRegressor(gamma=gamma, alpha=alpha, threshold=xi)
+    ours = best_of(lambda: model.fit(X, y))
+    work = f"RBF n={n} fixed threshold"
+    K = rbf_kernel(X, gamma=gamma)
+    if not quick:
+        theirs = best_of(lambda: cvxpy_coefficients(K, y, xi, alpha), 1)
+        row(work, "CVXPY + Clarabel in n unknowns", ours, theirs, ">= 300x, aim 700x")
+    for solver in ("CLARABEL", "OSQP"):
+        values = []
+        theirs = best_of(
+            lambda s=solver, out=values: out.append(cvxpy_dual(K, y, xi, alpha, s))
+        )
+        row(work, f"CVXPY + {solver} on the dual box QP", ours, theirs, ">= 12x, aim 30x")
+        print(f"  objectives: ours {model.objective_:.12g}, {solver} {values[-1]:.12g}")
+
+
+def papers_running_times(quick: bool) -> None:
+    n, d, alpha, manifold, step = 1000, 10, 1e-2, 1e-3, 0.1
+    rng = np.random.default_rng(SEED)
+    X = rng.uniform(size=(n, d))
+    y = X.mean(axis=1) + np.sqrt(0.1) * rng.normal(size=n)
+    W = graphs.knn_affinity(graphs.Distances(X), 10)
+    M = graphs.normalised_laplacian(W)
+    model = HLRegressor(
+        kernel="linear", alpha=alpha, manifold=manifold, graph=W, threshold="refine",
+        n_refinements=1, threshold_step=step,
+    )  # fmt: skip
+    ours = best_of(lambda: model.fit(X, y), 5)
+    used = ~model.removed_
+    xi = float(model.threshold_)
+    values, vectors = np.linalg.eigh(manifold * (X.T @ (M @ X)))
+    half = (vectors * np.sqrt(np.maximum(values, 0))).T
+    work = f"linear d={d} n={n} T=1 (the paper's table of running times)"
+    answers = []
+    theirs = best_of(lambda: answers.append(cvxpy_primal(X[used], y[used], xi, alpha, half)))
+    row(work, "CVXPY + Clarabel in 10 unknowns", ours, theirs, ">= 3x, aim 10x")
+    print(f"  objectives: ours {model.objective_:.12g}, Clarabel {answers[-1]:.12g}")
+    if not quick:
+        K = X @ X.T
+        P = K + (manifold / alpha) * (K @ (M @ K))
+        theirs = best_of(lambda: cvxpy_coefficients(K, y, xi, alpha, P), 1)
+        row(work, "CVXPY + Clarabel in n unknowns", ours, theirs, ">= 300x, aim 2000x")
+
+
+def against_kernel_ridge() -> None:
+    n, gamma, alpha = 4000, 0.2, 1e-4
+    X, y = outlier_data(n)
+    ridge = KernelRidge(kernel="rbf", gamma=gamma, alpha=2 * n * alpha)
+    wanted = {0.15: "<= 1.3, aim 1.0", "refine": "<= 1.6, aim 1.1", "adaptive": "<= 6, aim 3"}
+    theirs = best_of(lambda: ridge.fit(X, y))
+    for mode, reach in wanted.items():
+        model = HLRegressor(gamma=gamma, alpha=alpha, threshold=mode)
+        ours = best_of(lambda m=model: m.fit(X, y))
+        theirs = min(theirs, best_of(lambda: ridge.fit(X, y), 2))
+        row(f"RBF n={n} threshold={mode}", "KernelRidge.fit", ours, theirs, reach)
+        print(
+            f"  gap {model.duality_gap_:.1e}, KKT {model.kkt_residual_:.1e}, removed "
+            f"{model.removed_.sum()}, Newton steps {model.n_iter_}"
+        )
+    model = HLRegressor(gamma=gamma, alpha=alpha, threshold=0.15).fit(X, y)
+    Z = np.random.default_rng(1).normal(size=(100_000, X.shape[1]))
+    ours, theirs = best_of(lambda: model.predict(Z)), best_of(lambda: ridge.predict(Z))
+    row("predict 100k rows from n=4000", "KernelRidge.predict", ours, theirs, "<= 1.1")
+
+
+def growth() -> None:
+    sizes = [500, 1000, 2000, 4000, 8000]
+    for mode in (0.15, "adaptive"):
+        times = []
+        for n in sizes:
+            X, y = outlier_data(n)
+            model = HLRegressor(gamma=0.2, threshold=mode)
+            times.append(best_of(lambda m=model, X=X, y=y: m.fit(X, y), 2))
+        exponent = np.polyfit(np.log(sizes[1:]), np.log(times[1:]), 1)[0]
+        listed = ", ".join(f"{n}: {t:.3f} s" for n, t in zip(sizes, times, strict=True))
+        print(f"growth, threshold={mode}: {listed}; exponent {exponent:.2f} from n=1000 on")
+
+
+def memory() -> None:
+    n = 3000
+    X, y = outlier_data(n)
+    for mode in (0.15, "refine", "adaptive"):
+        tracemalloc.start()
+        HLRegressor(gamma=0.2, threshold=mode).fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        print(f"memory, threshold={mode}, n={n}: peak {peak / (8 * n * n):.2f} n x n matrices")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="leave out the slow peers")
+    parser.add_argument("--only", help="one part: convex, paper, ridge, growth or memory")
+    arguments = parser.parse_args()
+    libraries = ("numpy", "scipy", "scikit-learn", "cvxpy", "clarabel", "osqp")
+    print("versions:", ", ".join(f"{name} {version(name)}" for name in libraries))
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, seed {SEED}\n")
+    parts: dict[str, Callable[[], None]] = {
+        "ridge": against_kernel_ridge,
+        "convex": lambda: against_convex_solvers(arguments.quick),
+        "paper": lambda: papers_running_times(arguments.quick),
+        "growth": growth,
+        "memory": memory,
+    }
+    print("| work | against | ours | theirs | ratio | share | wanted |")
+    print("|---|---|---|---|---|---|---|")
+    warnings.simplefilter("error")
+    for name, part in parts.items():
+        if arguments.only in (None, name):
+            part()
+
+
+if __name__ == "__main__":
+    main()
