@@ -40,9 +40,11 @@ PARAMETERS = [
     ({"algorithm": "paper"}, ValueError, 'needs threshold="refine"'),
     ({"tol": 0}, ValueError, "tol"),
     ({"max_iter": 0}, ValueError, "max_iter"),
-    ({"views": [1]}, ValueError, "views"),
+    ({"views": [1]}, TypeError, "views"),
     ({"agreement": 1.0}, ValueError, "agreement"),
+    ({"agreement": -1.0}, ValueError, "agreement"),
     ({"view_weights": "learn"}, ValueError, "view_weights"),
+    ({"view_weights": "best"}, ValueError, "view_weights"),
 ]
 
 nan, inf = np.nan, np.inf

@@ -13,6 +13,7 @@ SOURCE = Path(activehuber.__file__).parent
 # A module imports only from those above it.
 FLOW = [
     "_typing",
+    "views",
     "huber",
     "linalg",
     "kernels",
@@ -25,6 +26,7 @@ FLOW = [
     "leave_one_out",
     "thresholds",
     "refinement",
+    "weights",
     "validation",
     "fitting",
     "model_selection",

@@ -2,7 +2,8 @@
 
 from activehuber.model_selection import LabelledKFold
 from activehuber.regressor import HLRegressor
+from activehuber.views import View
 
 __version__ = "0.1.0"
 
-__all__ = ["HLRegressor", "LabelledKFold", "__version__"]
+__all__ = ["HLRegressor", "LabelledKFold", "View", "__version__"]

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,24 +21,61 @@ from activehuber.gram import DenseGram
 from activehuber.kernels import Kernel
 from activehuber.leave_one_out import leave_one_out
 from activehuber.linalg import BreakdownError
-from activehuber.newton import Solution, Status
+from activehuber.newton import Solution, Status, solve
 from activehuber.problem import Certificate, Problem
 from activehuber.recovery import Fit, recover
-from activehuber.reduction import Reduction, low_rank, needs_gram_matrix, reduce_view
+from activehuber.reduction import (
+    Expansion,
+    Reduction,
+    build_part,
+    expand_views,
+    needs_gram_matrix,
+)
 from activehuber.validation import check_memory
+from activehuber.weights import learn_weights
+
+# Learnt view weights further from their optimum than this raise a warning.
+WEIGHTS_TOLERANCE = 1e-6
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The estimator's parameters, resolved; names as in `HLRegressor`."""
+class ViewSettings:
+    """One view, resolved; names as in `View`.
 
+    Attributes
+    ----------
+    columns : ndarray of int or None
+        None: all columns, as they are.
+    """
+
+    name: str
+    columns: np.ndarray | None
     kernel: Kernel
-    alpha: float
-    manifold: float
     graph: Any
     n_neighbors: int
+
+    def select(self, X: Matrix) -> Matrix:
+        """The view's columns of X, C-ordered."""
+        return X if self.columns is None else np.ascontiguousarray(X[:, self.columns])
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The estimator's parameters, resolved; names as in `HLRegressor`.
+
+    Attributes
+    ----------
+    view_weights : ndarray of shape (m,) or None
+        c; None if it is to be learnt.
+    """
+
+    views: tuple[ViewSettings, ...]
+    view_weights: Vector | None
+    alpha: float
+    manifold: float
+    agreement: float
     threshold: str | float
     removal: float | None
     n_refinements: int
@@ -48,6 +86,11 @@ class Settings:
     max_iter: int
     verbose: int
 
+    @property
+    def precomputed(self) -> bool:
+        """Whether X is the Gram matrix itself."""
+        return self.views[0].kernel.name == "precomputed"
+
 
 @dataclass(frozen=True)
 class Data:
@@ -57,21 +100,21 @@ class Data:
     ----------
     X : ndarray of shape (n, d)
         Or the (n, n) Gram matrix of a precomputed kernel.
-    y : ndarray of shape (n,)
+    y : ndarray of shape (n, q)
         NaN where unlabelled.
     weights : ndarray of shape (n,)
-    trusted : ndarray of shape (n,), bool
+    trusted : ndarray of shape (n, q), bool
     """
 
     X: Matrix
-    y: Vector
+    y: Matrix
     weights: Vector
     trusted: Mask
 
     @property
     def labelled(self) -> Mask:
-        """Rows whose label counts: given, and of positive weight."""
-        return ~np.isnan(self.y) & (self.weights > 0.0)
+        """Labels that count, shape (n, q): given, and of positive weight."""
+        return ~np.isnan(self.y) & (self.weights > 0.0)[:, None]
 
 
 @dataclass(frozen=True)
@@ -85,10 +128,24 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a fit on all n rows; see the attributes of `HLRegressor`."""
+    """The fit of one target on all n rows; see the attributes of `HLRegressor`.
 
-    dual_coef: Vector
+    Attributes
+    ----------
+    dual_coef : ndarray of shape (n, m)
+    view_weights : ndarray of shape (m,)
+    view_weights_residual : float
+        0 for given weights.
+    sigma : float or None
+        σ̂ if the threshold mode estimated it.
+    evidence : Evidence or None
+        None if no one has asked for it yet.
+    """
+
+    dual_coef: Matrix
     intercept: float
+    view_weights: Vector
+    view_weights_residual: float
     threshold: float
     thresholds: Vector
     removed: Mask
@@ -100,34 +157,41 @@ class Fitted:
     evidence: Evidence | None
 
 
-def fit_model(settings: Settings, data: Data) -> Fitted:
-    """Fit, certify and, where the threshold needs it, weigh the labels."""
+def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
+    """Fit and certify each target; weigh its labels where the threshold needs it."""
     task = _Task(settings, data)
-    trace = task.with_fallback(task.solve)
+    return [_fit(_Target(task, index)) for index in range(data.y.shape[1])]
+
+
+def _fit(target: _Target) -> Fitted:
+    settings, task = target.settings, target.task
+    trace = target.with_fallback(target.solve)
     fit = recover(
-        task.reduction,
+        target.reduction,
         trace.problem,
         trace.solution,
         trace.at_least if trace.least_squares else trace.threshold,
-        task.centre,
+        target.centre,
         least_squares=trace.least_squares,
         minimiser=trace.certified,
     )
-    _warn(settings, trace, fit)
+    _warn(settings, trace, fit, target.view_weights_residual)
     evidence = None
-    if settings.threshold == "adaptive" or settings.kernel.name == "precomputed":
-        evidence = task.weigh(
+    if settings.threshold == "adaptive" or settings.precomputed:
+        evidence = target.weigh(
             trace.problem, fit.solution, fit.residuals, fit.threshold, trace.sigma
         )
-    dual_coef = np.zeros(len(data.y))
+    dual_coef = np.zeros((len(task.data.y), len(settings.views)))
     dual_coef[task.rows] = fit.coefficients
     return Fitted(
         dual_coef=dual_coef,
-        intercept=fit.intercept + task.centre,
+        intercept=fit.intercept + target.centre,
+        view_weights=target.reduction.weights,
+        view_weights_residual=target.view_weights_residual,
         threshold=fit.threshold,
         thresholds=np.array([*trace.history[:-1], fit.threshold]),
-        removed=task.on_all_rows(~trace.problem.active, fill=False),
-        residuals=task.on_all_rows(fit.residuals),
+        removed=target.on_all_rows(~trace.problem.active, fill=False),
+        residuals=target.on_all_rows(fit.residuals),
         certificate=fit.certificate,
         n_iter=trace.n_iter,
         n_labelled=int(np.count_nonzero(trace.problem.active)),
@@ -136,98 +200,145 @@ def fit_model(settings: Settings, data: Data) -> Fitted:
     )
 
 
-def weigh_labels(settings: Settings, data: Data, fitted: Fitted) -> Evidence:
-    """Leave-one-out evidence of an earlier fit, from its coefficients.
+def weigh_labels(settings: Settings, data: Data, fitted: list[Fitted]) -> list[Evidence]:
+    """Leave-one-out evidence of earlier fits, from their coefficients.
 
     A fit keeps no matrix of the size of the Gram matrix, so the problem is built again.
     """
     task = _Task(settings, data)
-    return task.with_fallback(lambda: _weigh_again(task, fitted))
+    found = []
+    for index, earlier in enumerate(fitted):
+        target = _Target(task, index, earlier.view_weights)
+        found.append(target.with_fallback(partial(_weigh_again, target, earlier)))
+    return found
 
 
-def _weigh_again(task: _Task, fitted: Fitted) -> Evidence:
-    problem = task.problem.using(~fitted.removed[task.labels])
-    residuals = fitted.residuals[task.labels]
+def _weigh_again(target: _Target, fitted: Fitted) -> Evidence:
+    problem = target.problem.using(~fitted.removed[target.labels])
+    residuals = fitted.residuals[target.labels]
     # A least-squares fit ends with ξ = max |r|: that label is free, rounding or not.
     free = problem.active & (np.abs(residuals) <= fitted.threshold * (1.0 + 1e-12))
     source = problem.gram.direct_source(problem.mu)
     factor = source.factor(free) if np.any(free) else None
     v = np.where(problem.active, np.clip(residuals, -fitted.threshold, fitted.threshold), 0.0)
+    intercept = fitted.intercept - target.centre
     solution = Solution(
         v=v / problem.mu,
-        fitted=problem.y - (fitted.intercept - task.centre) - residuals,
-        intercept=fitted.intercept - task.centre,
+        fitted=problem.y - intercept - residuals,
+        intercept=intercept,
         free=free,
         n_iter=1,
         status=Status.CONVERGED,
         factor=factor,
     )
-    return task.weigh(problem, solution, residuals, fitted.threshold, fitted.sigma)
+    return target.weigh(problem, solution, residuals, fitted.threshold, fitted.sigma)
 
 
 class _Task:
-    """The reduced problem of one fit and where its rows are among all rows.
+    """What all targets of one fit share: the rows, the views, their factored penalties.
 
     Attributes
     ----------
     rows : ndarray, int
-        Rows of the expansion: all of them with a graph, else the labelled ones.
-    labels : ndarray of shape (l,), int
-        The labelled rows.
-    centre : float
-        What was taken off the labels.
+        Rows of the expansion: all of them with a graph or with agreement, else those that
+        are labelled for some target.
+    expansion : Expansion
     """
 
     def __init__(self, settings: Settings, data: Data) -> None:
         self.settings, self.data = settings, data
         self.started = time.perf_counter()
-        everything = settings.manifold > 0.0
-        self.rows = np.arange(len(data.y)) if everything else np.flatnonzero(data.labelled)
-        position = np.flatnonzero(data.labelled[self.rows])
-        self.labels = self.rows[position]
-        y, weights = data.y[self.labels], data.weights[self.labels]
+        coupled = settings.agreement > 0.0 and len(settings.views) > 1
+        everything = settings.manifold > 0.0 or coupled
+        labelled = data.labelled.any(axis=1)
+        self.rows = np.arange(len(data.y)) if everything else np.flatnonzero(labelled)
+        self.expansion = self._expand(coupled)
+        self.reductions: dict[tuple[bytes, bytes], Reduction] = {}
+
+    def _expand(self, coupled: bool) -> Expansion:
+        settings = self.settings
+        X = [self._rows_of_expansion(view.select(self.data.X)) for view in settings.views]
+        pairs = zip(settings.views, X, strict=True)
+        dense = sum(needs_gram_matrix(view.kernel, x) for view, x in pairs)
+        if dense:
+            check_memory(len(self.rows), dense, with_penalty=coupled)
+        parts = []
+        for view, x in zip(settings.views, X, strict=True):
+            penalty = None
+            if settings.manifold > 0.0:
+                penalty = graphs.build(
+                    view.graph,
+                    x,
+                    n_neighbors=view.n_neighbors,
+                    gamma=view.kernel.gamma,
+                    precomputed=settings.precomputed,
+                )
+            needs_features = settings.manifold > 0.0 and not coupled
+            parts.append(build_part(view.kernel, x, penalty, needs_features=needs_features))
+        return expand_views(
+            parts,
+            alpha=settings.alpha,
+            manifold=settings.manifold,
+            agreement=settings.agreement,
+        )
+
+    def _rows_of_expansion(self, X: Matrix) -> Matrix:
+        if len(self.rows) == len(X):
+            return X
+        return X[np.ix_(self.rows, self.rows)] if self.settings.precomputed else X[self.rows]
+
+    def reduce(self, position: np.ndarray, weights: Vector) -> Reduction:
+        """The reduction for some labelled rows, shared by targets that have the same."""
+        key = (position.tobytes(), weights.tobytes())
+        if key not in self.reductions:
+            reduction = self.expansion.reduce(position, weights, self.settings.fit_intercept)
+            if self.data.y.shape[1] > 1 and isinstance(reduction.gram, DenseGram):
+                shared = DenseGram(reduction.gram.matrix, keep_sources=True)
+                reduction = replace(reduction, gram=shared)
+            self.reductions = {key: reduction}
+        return self.reductions[key]
+
+
+class _Target:
+    """The reduced problem of one target.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (l,), int
+        Its labelled rows among all rows.
+    centre : float
+        What was taken off its labels.
+    reduction : Reduction
+    problem : Problem
+        With all labels in use.
+    view_weights_residual : float
+    """
+
+    def __init__(self, task: _Task, index: int, view_weights: Vector | None = None) -> None:
+        self.task, self.settings = task, task.settings
+        data, fit_intercept = task.data, task.settings.fit_intercept
+        labelled = data.labelled[:, index]
+        self.position = np.flatnonzero(labelled[task.rows])
+        self.labels = task.rows[self.position]
+        self.trusted = data.trusted[self.labels, index]
+        y, weights = data.y[self.labels, index], data.weights[self.labels]
         # Centring keeps digits when labels sit far from zero; without an intercept the
         # origin has a meaning and stays.
-        self.centre = thresholds.weighted_median(y, weights) if settings.fit_intercept else 0.0
-        self.reduction = self._reduce(position)
+        self.centre = thresholds.weighted_median(y, weights) if fit_intercept else 0.0
+        given = self.settings.view_weights if view_weights is None else view_weights
+        m = len(self.settings.views)
+        self.reduction = task.reduce(
+            self.position, np.full(m, 1.0 / m) if given is None else given
+        )
+        self.view_weights_residual = 0.0
         self.problem = Problem(
             gram=self.reduction.gram,
             y=y - self.centre,
             weights=weights,
-            alpha=settings.alpha,
-            fit_intercept=settings.fit_intercept,
+            alpha=self.settings.alpha,
+            fit_intercept=fit_intercept,
             active=np.ones(len(y), dtype=bool),
         )
-
-    def _reduce(self, position: np.ndarray) -> Reduction:
-        settings, X = self.settings, self._rows_of_expansion()
-        kernel, precomputed = settings.kernel, settings.kernel.name == "precomputed"
-        if needs_gram_matrix(kernel, X):
-            check_memory(len(X))
-        penalty = None
-        if settings.manifold > 0.0:
-            penalty = graphs.build(
-                settings.graph,
-                X,
-                n_neighbors=settings.n_neighbors,
-                gamma=kernel.gamma,
-                precomputed=precomputed,
-            )
-        return reduce_view(
-            kernel,
-            X,
-            position,
-            alpha=settings.alpha,
-            manifold=settings.manifold,
-            penalty=penalty,
-            fit_intercept=settings.fit_intercept,
-        )
-
-    def _rows_of_expansion(self) -> Matrix:
-        X, rows = self.data.X, self.rows
-        if len(rows) == len(X):
-            return X
-        return X[np.ix_(rows, rows)] if self.settings.kernel.name == "precomputed" else X[rows]
 
     def with_fallback(self, work: Callable[[], Result]) -> Result:
         """Do the work; if Q + diag(μ) has no Cholesky factor, again with Q factored.
@@ -239,27 +350,49 @@ class _Task:
         except BreakdownError:
             if not isinstance(self.reduction.gram, DenseGram):
                 raise _beyond_precision(self.reduction, self.settings) from None
-            self.reduction = low_rank(self.reduction, self.settings.fit_intercept)
-            self.problem = replace(self.problem, gram=self.reduction.gram)
+            self._use(self.reduction.with_factored_gram(self.settings.fit_intercept))
         try:
             return work()
         except BreakdownError:
             raise _beyond_precision(self.reduction, self.settings) from None
 
+    def _use(self, reduction: Reduction) -> None:
+        self.reduction = reduction
+        self.problem = replace(self.problem, gram=reduction.gram)
+
     def solve(self) -> refinement.Trace:
-        """Run the threshold mode."""
+        """Run the threshold mode, and learn the view weights if that is asked for."""
+        trace = self._threshold_mode()
+        if self.settings.view_weights is not None:
+            return trace
+        self._learn(trace)
+        trace = self._threshold_mode()
+        if not isinstance(self.settings.threshold, str):
+            return trace
+        # Other labels may be in use now: learn for those, and fit them a last time.
+        self._learn(trace)
+        problem = self.problem.using(trace.problem.active)
+        solution = solve(problem, np.inf if trace.least_squares else trace.threshold)
+        return replace(trace, problem=problem, solution=solution)
+
+    def _learn(self, trace: refinement.Trace) -> None:
+        level = np.inf if trace.least_squares else trace.threshold
+        learnt = learn_weights(self.reduction, trace.problem, level)
+        self.view_weights_residual = learnt.residual
+        self._use(self.task.reduce(self.position, learnt.weights))
+
+    def _threshold_mode(self) -> refinement.Trace:
         settings, problem = self.settings, self.problem
-        trusted = self.data.trusted[self.labels]
         refinements = (settings.n_refinements, settings.threshold_step)
         if settings.algorithm == "paper":
-            return refinement.paper(problem, *refinements, trusted, self.report)
+            return refinement.paper(problem, *refinements, self.trusted, self.report)
         if settings.threshold == "refine":
             return refinement.refine(
-                problem, *refinements, trusted, settings.max_iter, self.report
+                problem, *refinements, self.trusted, settings.max_iter, self.report
             )
         if settings.threshold == "adaptive":
             return refinement.adaptive(
-                problem, settings.removal, trusted, settings.max_iter, self.report
+                problem, settings.removal, self.trusted, settings.max_iter, self.report
             )
         return refinement.fixed(
             problem, float(settings.threshold), settings.max_iter, self.report
@@ -282,16 +415,16 @@ class _Task:
 
     def on_all_rows(self, values: np.ndarray, fill: Any = np.nan) -> np.ndarray:
         """Values of the labelled rows, `fill` on the others."""
-        out = np.full(len(self.data.y), fill, dtype=values.dtype)
+        out = np.full(len(self.task.data.y), fill, dtype=values.dtype)
         out[self.labels] = values
         return out
 
     def report(self, threshold: float, n_labels: int) -> None:
         """One line a refinement when verbose."""
         if self.settings.verbose:
-            elapsed = time.perf_counter() - self.started
+            elapsed = time.perf_counter() - self.task.started
             print(
-                f"[activehuber] rows {len(self.data.y)}  labels in use {n_labels}  "
+                f"[activehuber] rows {len(self.task.data.y)}  labels in use {n_labels}  "
                 f"removed {len(self.labels) - n_labels}  threshold {threshold:.6g}  "
                 f"{elapsed:.2f} s"
             )
@@ -306,8 +439,17 @@ def _beyond_precision(reduction: Reduction, settings: Settings) -> ValueError:
     )
 
 
-def _warn(settings: Settings, trace: refinement.Trace, fit: Fit) -> None:
+def _warn(
+    settings: Settings, trace: refinement.Trace, fit: Fit, weights_residual: float
+) -> None:
     """One warning if the certificate is not good enough or nothing could be refined."""
+    if weights_residual > WEIGHTS_TOLERANCE:
+        warnings.warn(
+            f"the learnt view weights are not optimal (residual {weights_residual:.1e}); "
+            "use a larger alpha, or give view_weights",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
     proof, xi = fit.certificate, fit.threshold
     if (
         settings.threshold == "refine"

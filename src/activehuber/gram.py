@@ -15,6 +15,7 @@ Solvers see only `matvec`, `factor(free).respond` and `factor(free).diagonals`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -115,11 +116,16 @@ def absolute_product(matrix: Matrix, v: Matrix) -> Matrix:
 
 
 class DenseGram:
-    """Q held as a C-ordered (l, l) matrix."""
+    """Q held as a C-ordered (l, l) matrix.
 
-    def __init__(self, matrix: Matrix) -> None:
+    With `keep_sources` factors made for one μ are kept for the next caller, which pays
+    when several targets share the rows.
+    """
+
+    def __init__(self, matrix: Matrix, *, keep_sources: bool = False) -> None:
         self.matrix = matrix
         self.diagonal = np.diagonal(matrix).copy()
+        self.kept: dict[tuple[str, bytes], Source] | None = {} if keep_sources else None
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -133,14 +139,22 @@ class DenseGram:
     def subset(self, rows: np.ndarray) -> DenseGram:
         return DenseGram(submatrix(self.matrix, rows, rows))
 
-    def source(self, mu: Vector) -> HeadTail:
-        return HeadTail(self, mu)
+    def source(self, mu: Vector) -> Source:
+        return self._kept("source", mu, lambda: HeadTail(self, mu))
+
+    def _kept(self, kind: str, mu: Vector, make: Callable[[], Source]) -> Source:
+        if self.kept is None:
+            return make()
+        key = (kind, mu.tobytes())
+        if key not in self.kept:
+            self.kept[key] = make()
+        return self.kept[key]
 
     def direct_source(self, mu: Vector) -> DirectSource:
         return DirectSource(self, mu)
 
-    def inverse_source(self, mu: Vector) -> Inverse:
-        return Inverse(self, mu)
+    def inverse_source(self, mu: Vector) -> Source:
+        return self._kept("inverse", mu, lambda: Inverse(self, mu))
 
     def shifted_block(self, mu: Vector, rows: np.ndarray) -> Matrix:
         """A fresh copy of A on the given rows."""

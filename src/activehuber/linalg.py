@@ -104,6 +104,15 @@ def solve_cholesky(factor: Matrix, rhs: Matrix) -> Matrix:
     return solve_lower(factor, solve_lower(factor, rhs), transposed=True)
 
 
+def solve_general(matrix: Matrix, rhs: Matrix) -> Matrix:
+    """matrix⁻¹ rhs by LU; a Fortran-ordered matrix is overwritten."""
+    lu, pivots, info = lapack.dgetrf(matrix, overwrite_a=1)
+    if info != 0:
+        raise BreakdownError(f"pivot {info} of {len(matrix)} is zero")
+    solution, _ = lapack.dgetrs(lu, pivots, rhs)
+    return solution
+
+
 def inverse_diagonal_in_place(factor: Matrix) -> Vector:
     """Diagonal of (L Lᵀ)⁻¹ = column norms of L⁻¹; overwrites the factor."""
     if factor.size == 0:

@@ -207,6 +207,15 @@ def _iterate(
     return replace(best, n_iter=step, status=status)
 
 
+def objective(
+    problem: Problem, v: Vector, fitted: Vector, residuals: Vector, threshold: float
+) -> float:
+    """J = 2λ (Σ H_ξ(r)/μ + ½ vᵀQv) for f = Qv."""
+    use = problem.active
+    loss = np.sum((huber.value(residuals, threshold) / problem.mu)[use])
+    return 2.0 * problem.alpha * float(loss + 0.5 * (v @ fitted))
+
+
 def one_step(problem: Problem, start: Solution, threshold: float) -> Solution:
     """The solution of the pattern that `start` has at `threshold`: one linear solve."""
     point = _point(problem, start.v, start.fitted, start.intercept)

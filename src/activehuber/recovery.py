@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from activehuber._typing import Vector
+from activehuber._typing import Matrix, Vector
 from activehuber.newton import Solution, bordered_response
 from activehuber.problem import Certificate, Problem, certificate
 from activehuber.reduction import Reduction
@@ -23,7 +23,7 @@ GOOD = 1e-9
 class Fit:
     """Coefficients, intercept (of the centred labels), residuals and their certificate."""
 
-    coefficients: Vector
+    coefficients: Matrix
     intercept: float
     residuals: Vector
     threshold: float
@@ -63,7 +63,7 @@ def recover(
     solution, coefficients, values = _refine(
         reduction, problem, solution, level, ROUNDS if minimiser else 0
     )
-    evaluation = reduction.evaluate(coefficients)
+    evaluation = reduction.expansion.evaluate(coefficients)
     labels, weights = _on_expansion(reduction, problem, centre)
 
     def fit_with(intercept: float) -> Fit:
@@ -77,7 +77,7 @@ def recover(
             intercept + centre,
             xi,
             problem.alpha,
-            np.ones(1),
+            reduction.weights,
             problem.fit_intercept,
         )
         ended = replace(solution, intercept=intercept)
@@ -92,8 +92,8 @@ def recover(
     if balanced.certificate.kkt_residual <= GOOD or solution.factor is None:
         return balanced
     error = np.where(solution.free, balanced.residuals - problem.mu * solution.v, 0.0)
-    rounding = evaluation.values_magnitude[reduction.labelled, 0] + np.abs(problem.y)
-    rounding = np.maximum(rounding, np.finfo(np.float64).tiny)
+    rounding = evaluation.values_magnitude[reduction.labelled] @ reduction.weights
+    rounding = np.maximum(rounding + np.abs(problem.y), np.finfo(np.float64).tiny)
     trust = np.where(solution.free, (np.min(rounding) / rounding) ** 2, 0.0)
     precise = fit_with(balanced.intercept + float(error @ trust / trust.sum()))
     return min(balanced, precise, key=lambda fit: fit.certificate.kkt_residual)
@@ -103,7 +103,7 @@ def _on_expansion(
     reduction: Reduction, problem: Problem, centre: float
 ) -> tuple[Vector, Vector]:
     """Labels and weights on all rows of the expansion, weight 0 where none is in use."""
-    n = len(reduction.operator)
+    n = len(reduction.expansion)
     y, weights = np.zeros(n), np.zeros(n)
     y[reduction.labelled] = problem.y + centre
     weights[reduction.labelled] = np.where(problem.active, problem.weights, 0.0)
@@ -112,12 +112,12 @@ def _on_expansion(
 
 def _refine(
     reduction: Reduction, problem: Problem, solution: Solution, threshold: float, rounds: int
-) -> tuple[Solution, Vector, Vector]:
-    labelled, mu = reduction.labelled, problem.mu
+) -> tuple[Solution, Matrix, Vector]:
+    mu = problem.mu
     zero = np.zeros_like(problem.y)
     v, b = solution.v, solution.intercept
     coefficients = reduction.expand(v)
-    values = reduction.operator(coefficients)[labelled]
+    values = reduction.fitted(coefficients)
 
     def constant(difference: Vector) -> float:
         # The reduced matrix may have its features centred; b takes the constant up.
@@ -138,16 +138,11 @@ def _refine(
         )
         new_v = v + change
         new_coefficients = coefficients + reduction.expand_change(change)
-        new_values = reduction.operator(new_coefficients)[labelled]
+        new_values = reduction.fitted(new_coefficients)
         new_b = b + shift + constant(response - (new_values - values))
         new_error = np.where(solution.free, problem.y - new_b - new_values - mu * new_v, 0.0)
         if not np.max(np.abs(new_error)) < worst:
             break
-        v, b, coefficients, values, error = (
-            new_v,
-            new_b,
-            new_coefficients,
-            new_values,
-            new_error,
-        )
+        v, b, error = new_v, new_b, new_error
+        coefficients, values = new_coefficients, new_values
     return replace(solution, v=v, intercept=b), coefficients, values

@@ -1,23 +1,34 @@
 """From kernels and graphs to the reduced problem, and back to the coefficients.
 
-For one view with K = Φ Φᵀ and κ = γ/λ,
+Stationarity of the objective in the coefficients w^α of view α reads, with κ = γ/λ and
+κ_B = γ_B/λ for the agreement between views,
 
-    T = I + κ ΦᵀMΦ,   Ψ = Φ chol(T)⁻ᵀ,   Q = Ψ Ψᵀ = K (I + κ M K)⁻¹ ,
-    w = (I + κ M K)⁻¹ v = v − κ M f,      f = Q v ,
+    w^α = c^α v − κ M^α f^α − κ_B (m f^α − Σ_β f^β),       f^α = K^α w^α ,
 
-which needs no inverse of K and stays accurate at large κ. Without a graph Q = K, w = v and
-only labelled rows are touched.
+v being one number a label (zero on unlabelled rows). *Smoothing* maps sources x^α, here
+c^α v, to the f^α that satisfy this; fitted values are Σ_α c^α f^α = Q v, and w follows from
+f by the line above. There are four ways, by what the penalty couples:
+
+    Plain      no graph, no agreement: w = x, only labelled rows are touched
+    Separate   graphs only:     f^α = S^α x^α,  S^α = Ψ^α Ψ^αᵀ,
+                                Ψ^α = Φ^α chol(I + κ Φ^αᵀ M^α Φ^α)⁻ᵀ,  K^α = Φ^α Φ^αᵀ
+    Coupled    agreement, some view of full rank: m + 1 factors of size n
+    Joint      low rank throughout: one factor of the size of all ranks together
+
+None inverts a kernel matrix, and all stay accurate at large κ.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Protocol
 
 import numpy as np
 
 from activehuber._typing import Matrix, Vector
-from activehuber.gram import DenseGram, Gram, LowRankGram, absolute_product
+from activehuber.gram import DenseGram, Gram, LowRankGram, absolute_product, submatrix
 from activehuber.kernels import Kernel
 from activehuber.linalg import (
     cholesky_in_place,
@@ -25,6 +36,8 @@ from activehuber.linalg import (
     multiply,
     multiply_symmetric,
     pivoted_cholesky,
+    solve_cholesky,
+    solve_general,
     solve_lower,
 )
 from activehuber.problem import EPSILON, Evaluation
@@ -33,78 +46,8 @@ from activehuber.problem import EPSILON, Evaluation
 LOW_RANK_SHARE = 0.5
 
 
-@dataclass(frozen=True)
-class Reduction:
-    """The reduced matrix Q of one view and the way back.
-
-    Attributes
-    ----------
-    gram : Gram
-        Q on the labelled rows, shape (l, l). With an intercept its features may be
-        centred, which shifts fitted values by a constant that the intercept takes up.
-    operator : Operator
-        K on the rows of the expansion.
-    labelled : ndarray of shape (l,), int
-        Where the labelled rows are among the rows of the expansion.
-    penalty : (n, n) matrix or None
-        M, dense or sparse.
-    ratio : float
-        κ = γ/λ.
-    smoother : ndarray of shape (n, r) or None
-        Ψ.
-    alpha : float
-        λ.
-    """
-
-    gram: Gram
-    operator: Operator
-    labelled: np.ndarray
-    penalty: Any
-    ratio: float
-    smoother: Matrix | None
-    alpha: float
-
-    def expand(self, v: Vector) -> Vector:
-        """Coefficients w of shape (n,) for dual variables v of shape (l,)."""
-        w = self.expand_change(v)
-        if self.penalty is not None:
-            source = self._scatter(v)
-            # Refinement: at large κ the difference v − κMf loses digits.
-            for _ in range(2):
-                w = w + self._back(source - w - self.ratio * (self.penalty @ self.operator(w)))
-        return w
-
-    def expand_change(self, change: Vector) -> Vector:
-        """Change of w for a small change of v; rounding is relative to the change."""
-        return self._back(self._scatter(change))
-
-    def _scatter(self, v: Vector) -> Vector:
-        source = np.zeros(len(self.operator))
-        source[self.labelled] = v
-        return source
-
-    def _back(self, source: Vector) -> Vector:
-        """(I + κMK)⁻¹ source = source − κ M Ψ Ψᵀ source."""
-        if self.smoother is None:
-            return source
-        smooth = multiply(self.smoother, multiply(self.smoother.T, source))
-        return source - self.ratio * (self.penalty @ smooth)
-
-    def evaluate(self, w: Vector) -> Evaluation:
-        """What coefficients w give on the rows of the expansion."""
-        values = self.operator(w)
-        magnitude = self.operator.magnitude(w)
-        gradient = gradient_magnitude = np.zeros_like(values)
-        if self.penalty is not None:
-            weight = self.ratio * self.alpha
-            gradient = weight * (self.penalty @ values)
-            gradient_magnitude = weight * (abs(self.penalty) @ magnitude)
-        columns = (w, values, gradient, magnitude, gradient_magnitude)
-        return Evaluation(*(column[:, None] for column in columns))
-
-
 class Operator:
-    """K on given rows, as a matrix or as features: K w and |K||w|."""
+    """K of one view on given rows, as a matrix or as features: K w and |K||w|."""
 
     def __init__(self, *, matrix: Matrix | None = None, features: Matrix | None = None) -> None:
         self.matrix, self.features = matrix, features
@@ -130,56 +73,217 @@ class Operator:
         return multiply(absolute, multiply(absolute.T, np.abs(w)))
 
 
-def reduce_view(
-    kernel: Kernel,
-    X: Matrix,
-    labelled: np.ndarray,
-    *,
-    alpha: float,
-    manifold: float,
-    penalty: Any,
-    fit_intercept: bool,
-) -> Reduction:
-    """Build the reduction of one view.
+@dataclass(frozen=True)
+class Part:
+    """One view on the rows of the expansion.
 
-    Parameters
+    Attributes
     ----------
-    X : ndarray of shape (n, d)
-        Rows of the expansion: the labelled ones, or all when there is a graph. For a
-        precomputed kernel the (n, n) Gram matrix.
-    labelled : ndarray of shape (l,), int
-        Positions of the labelled rows in X.
+    operator : Operator
+        K, (n, n).
+    features : ndarray of shape (n, r) or None
+        Φ with K = Φ Φᵀ, where it is of low rank or is needed.
     penalty : (n, n) matrix or None
-        M; None when `manifold` is zero.
+        M, dense or sparse.
     """
-    operator, features = _operator(kernel, X, needs_features=penalty is not None)
-    smoother = None
-    if penalty is not None:
-        assert features is not None
-        smoother = _smoother(features, penalty, manifold / alpha)
-        features = smoother[labelled]
-    gram = _gram(operator, features, fit_intercept)
-    return Reduction(gram, operator, labelled, penalty, manifold / alpha, smoother, alpha)
+
+    operator: Operator
+    features: Matrix | None
+    penalty: Any
+
+
+class Smoother(Protocol):
+    """Sources to smooth functions, for fixed penalties."""
+
+    def smooth(self, sources: Matrix) -> Matrix:
+        """f of shape (n, m) for sources of shape (n, m)."""
+        ...
+
+    def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
+        """Q = Σ over views of the fitted values at labelled rows, for weights c."""
+        ...
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """All views on the rows of the expansion, with their penalties factored.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+    alpha : float
+        λ.
+    ratio : float
+        κ = γ/λ.
+    coupling : float
+        κ_B = γ_B/λ.
+    smoother : Smoother
+    """
+
+    parts: tuple[Part, ...]
+    alpha: float
+    ratio: float
+    coupling: float
+    smoother: Smoother
+
+    def __len__(self) -> int:
+        return len(self.parts[0].operator)
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is no penalty but ‖f‖²_K."""
+        return self.ratio == 0.0 and self.coupling == 0.0
+
+    def values(self, w: Matrix) -> Matrix:
+        """f^α = K^α w^α, shape (n, m)."""
+        return np.stack([p.operator(w[:, i]) for i, p in enumerate(self.parts)], axis=1)
+
+    def penalise(self, f: Matrix) -> Matrix:
+        """κ M^α f^α + κ_B (m f^α − Σ_β f^β), shape (n, m)."""
+        out = np.zeros_like(f)
+        if self.ratio > 0.0:
+            for i, part in enumerate(self.parts):
+                out[:, i] = self.ratio * (part.penalty @ f[:, i])
+        if self.coupling > 0.0:
+            out += self.coupling * (f.shape[1] * f - f.sum(axis=1, keepdims=True))
+        return out
+
+    def evaluate(self, w: Matrix) -> Evaluation:
+        """What coefficients w of shape (n, m) give, and the yardsticks of its rounding."""
+        values = self.values(w)
+        sizes = np.stack(
+            [p.operator.magnitude(w[:, i]) for i, p in enumerate(self.parts)], axis=1
+        )
+        rounding = np.zeros_like(sizes)
+        if self.ratio > 0.0:
+            for i, part in enumerate(self.parts):
+                rounding[:, i] = self.ratio * (abs(part.penalty) @ sizes[:, i])
+        if self.coupling > 0.0:
+            others = sizes.sum(axis=1, keepdims=True) - sizes
+            rounding += self.coupling * ((sizes.shape[1] - 1) * sizes + others)
+        gradient = self.alpha * self.penalise(values)
+        return Evaluation(w, values, gradient, sizes, self.alpha * rounding)
+
+    def reduce(self, labelled: np.ndarray, weights: Vector, fit_intercept: bool) -> Reduction:
+        """The reduced problem's Q for some labelled rows and view weights c."""
+        gram = self.smoother.gram(weights, labelled, fit_intercept)
+        return Reduction(self, labelled, weights, gram)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Q for some labelled rows, and the way back to the coefficients.
+
+    Attributes
+    ----------
+    expansion : Expansion
+    labelled : ndarray of shape (l,), int
+        Where the labelled rows are among the rows of the expansion.
+    weights : ndarray of shape (m,)
+        c.
+    gram : Gram
+        Q, shape (l, l). With an intercept its features may be centred, which shifts fitted
+        values by a constant that the intercept takes up.
+    """
+
+    expansion: Expansion
+    labelled: np.ndarray
+    weights: Vector
+    gram: Gram
+
+    def fitted(self, w: Matrix) -> Vector:
+        """Σ_α c^α f^α on labelled rows for coefficients w of shape (n, m)."""
+        return (self.expansion.values(w) @ self.weights)[self.labelled]
+
+    def sources(self, v: Vector) -> Matrix:
+        """c^α v on all rows of the expansion, shape (n, m)."""
+        source = np.zeros((len(self.expansion), len(self.weights)))
+        source[self.labelled] = np.outer(v, self.weights)
+        return source
+
+    def expand(self, v: Vector) -> Matrix:
+        """Coefficients w of shape (n, m) for dual variables v of shape (l,)."""
+        expansion, source = self.expansion, self.sources(v)
+        w = self._back(source)
+        if not expansion.plain:
+            # Refinement: at large κ the difference x − κMf loses digits.
+            for _ in range(2):
+                w = w + self._back(source - w - expansion.penalise(expansion.values(w)))
+        return w
+
+    def expand_change(self, change: Vector) -> Matrix:
+        """Change of w for a small change of v; rounding is relative to the change."""
+        return self._back(self.sources(change))
+
+    def _back(self, source: Matrix) -> Matrix:
+        """The w that belongs to given sources."""
+        expansion = self.expansion
+        if expansion.plain:
+            return source
+        return source - expansion.penalise(expansion.smoother.smooth(source))
+
+    def with_factored_gram(self, fit_intercept: bool) -> Reduction:
+        """The same with Q in factored form.
+
+        For a Q that is singular to rounding and an α so small that Q + diag(μ) has no
+        Cholesky factor.
+        """
+        assert isinstance(self.gram, DenseGram)
+        features = gram_features(self.gram.matrix)
+        return replace(self, gram=LowRankGram(_centred(features, fit_intercept)))
+
+
+# --- building ---------------------------------------------------------------------------
 
 
 def needs_gram_matrix(kernel: Kernel, X: Matrix) -> bool:
-    """Whether a matrix of shape (n, n) will be formed."""
+    """Whether a matrix of shape (n, n) will be formed for a view."""
     return not (kernel.has_own_features and X.shape[1] <= LOW_RANK_SHARE * len(X))
 
 
-def _operator(
-    kernel: Kernel, X: Matrix, *, needs_features: bool
-) -> tuple[Operator, Matrix | None]:
-    """K, and features Φ with K = Φ Φᵀ when they are few or are needed."""
+def build_part(kernel: Kernel, X: Matrix, penalty: Any, *, needs_features: bool) -> Part:
+    """K of one view, and features Φ with K = Φ Φᵀ when they are few or are needed."""
     if not needs_gram_matrix(kernel, X):
-        features = kernel.own_features(X)
-        return Operator(features=features), features
+        own = np.ascontiguousarray(kernel.own_features(X))
+        return Part(Operator(features=own), own, penalty)
     matrix = kernel.gram(X)
-    operator = Operator(matrix=matrix)
     bound = kernel.rank_bound(X.shape[1])
-    if needs_features or (bound is not None and bound <= LOW_RANK_SHARE * len(X)):
-        return operator, gram_features(matrix)
-    return operator, None
+    few = bound is not None and bound <= LOW_RANK_SHARE * len(X)
+    features = gram_features(matrix) if few or needs_features else None
+    return Part(Operator(matrix=matrix), features, penalty)
+
+
+def expand_views(
+    parts: Sequence[Part], *, alpha: float, manifold: float, agreement: float
+) -> Expansion:
+    """Factor the penalties of all views.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        With penalties where `manifold` is positive, and then with features unless
+        `agreement` is positive too.
+    """
+    ratio = manifold / alpha
+    coupling = agreement / alpha if len(parts) > 1 else 0.0
+    smoother: Smoother
+    if ratio == 0.0 and coupling == 0.0:
+        smoother = _Plain(parts)
+    elif _are_narrow(parts):
+        smoother = _Joint(parts, ratio, coupling)
+    elif coupling == 0.0:
+        smoother = _Separate([_smoother(part, ratio, 0.0) for part in parts])
+    else:
+        smoother = _Coupled(parts, ratio, coupling)
+    return Expansion(tuple(parts), alpha, ratio, coupling, smoother)
+
+
+def _are_narrow(parts: Sequence[Part]) -> bool:
+    """Whether all views together have few features."""
+    if any(part.features is None for part in parts):
+        return False
+    total = sum(part.features.shape[1] for part in parts if part.features is not None)
+    return total <= LOW_RANK_SHARE * len(parts[0].operator)
 
 
 def gram_features(matrix: Matrix) -> Matrix:
@@ -196,42 +300,213 @@ def gram_features(matrix: Matrix) -> Matrix:
     return features
 
 
-def _smoother(features: Matrix, penalty: Any, ratio: float) -> Matrix:
-    """Ψ = Φ chol(I + κ ΦᵀMΦ)⁻ᵀ."""
-    inner = ratio * multiply(features.T, penalty @ features)
+def _inner(left: Matrix, right: Matrix) -> Matrix:
+    """leftᵀ right, C-ordered."""
+    return np.ascontiguousarray(multiply(left.T, right))
+
+
+def _smoother(part: Part, ratio: float, identity: float) -> Matrix:
+    """Ψ = Φ chol(I + Φᵀ(κM + identity·I)Φ)⁻ᵀ, shape (n, r)."""
+    features = part.features
+    assert features is not None
+    inner = np.zeros((features.shape[1], features.shape[1]))
+    if ratio > 0.0:
+        inner += ratio * _inner(features, part.penalty @ features)
+    if identity > 0.0:
+        inner += identity * _inner(features, features)
     inner = 0.5 * (inner + inner.T)
     inner.flat[:: len(inner) + 1] += 1.0
     return np.ascontiguousarray(solve_lower(cholesky_in_place(inner), features.T).T)
 
 
-def _gram(operator: Operator, features: Matrix | None, fit_intercept: bool) -> Gram:
-    if features is None:
-        assert operator.matrix is not None
-        return DenseGram(operator.matrix)
-    if features.shape[1] > LOW_RANK_SHARE * len(features):
-        return DenseGram(cross_product(features))
-    # Σ v = 0 with an intercept, so a constant taken off each feature changes nothing but
-    # the conditioning.
-    return LowRankGram(features - features.mean(axis=0) if fit_intercept else features)
+def _centred(features: Matrix, fit_intercept: bool) -> Matrix:
+    """Σ v = 0 with an intercept: a constant off each feature changes conditioning alone."""
+    return features - features.mean(axis=0) if fit_intercept else features
 
 
-def low_rank(reduction: Reduction, fit_intercept: bool) -> Reduction:
-    """The same reduction with Q in factored form.
+def _gram_of_features(blocks: Sequence[Matrix], n_rows: int, centre: bool) -> Gram:
+    """Q = Σ blocks blockᵀ, factored if the blocks are narrow together."""
+    features = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+    if features.shape[1] > LOW_RANK_SHARE * n_rows:
+        return DenseGram(cross_product(np.ascontiguousarray(features)))
+    return LowRankGram(np.ascontiguousarray(_centred(features, centre)))
 
-    For a kernel matrix that is singular to rounding and an α so small that Q + diag(μ) has
-    no Cholesky factor.
+
+# --- four ways to smooth ----------------------------------------------------------------
+
+
+class _Plain:
+    """No penalty beyond ‖f‖²_K: Q = Σ (c^α)² K^α on labelled rows."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = parts
+
+    def smooth(self, sources: Matrix) -> Matrix:
+        return np.stack([p.operator(sources[:, i]) for i, p in enumerate(self.parts)], axis=1)
+
+    def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
+        if all(part.features is not None for part in self.parts):
+            blocks = [
+                _scaled(c, part.features[labelled])
+                for c, part in zip(weights, self.parts, strict=True)
+                if part.features is not None
+            ]
+            return _gram_of_features(blocks, len(labelled), centre)
+        return DenseGram(_weighted_sum(self._matrices(labelled), weights**2))
+
+    def _matrices(self, labelled: np.ndarray) -> list[Matrix]:
+        out = []
+        for part in self.parts:
+            matrix = part.operator.matrix
+            if matrix is None:
+                assert part.features is not None
+                out.append(cross_product(np.ascontiguousarray(part.features[labelled])))
+            elif len(labelled) == len(matrix):
+                out.append(matrix)
+            else:
+                out.append(submatrix(matrix, labelled, labelled))
+        return out
+
+
+def _scaled(factor: float, matrix: Matrix) -> Matrix:
+    return matrix if factor == 1.0 else factor * matrix
+
+
+def _weighted_sum(matrices: Sequence[Matrix], factors: Vector) -> Matrix:
+    """Σ factor · matrix; a lone matrix of factor one is passed through, not copied."""
+    if len(matrices) == 1 and factors[0] == 1.0:
+        return matrices[0]
+    total = np.zeros_like(matrices[0])
+    for factor, matrix in zip(factors, matrices, strict=True):
+        if factor != 0.0:
+            total += factor * matrix
+    return total
+
+
+class _Separate:
+    """Graphs but no agreement: f^α = Ψ^α Ψ^αᵀ x^α."""
+
+    def __init__(self, smoothers: Sequence[Matrix]) -> None:
+        self.smoothers = smoothers
+
+    def smooth(self, sources: Matrix) -> Matrix:
+        columns = [
+            multiply(psi, multiply(psi.T, sources[:, i]))
+            for i, psi in enumerate(self.smoothers)
+        ]
+        return np.stack(columns, axis=1)
+
+    def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
+        blocks = [
+            _scaled(c, psi[labelled]) for c, psi in zip(weights, self.smoothers, strict=True)
+        ]
+        narrow = sum(block.shape[1] for block in blocks) <= LOW_RANK_SHARE * len(labelled)
+        if len(blocks) == 1 or narrow:
+            return _gram_of_features(blocks, len(labelled), centre)
+        squares = [cross_product(np.ascontiguousarray(block)) for block in blocks]
+        return DenseGram(_weighted_sum(squares, np.ones(len(squares))))
+
+
+class _Coupled:
+    """Agreement between views of full rank, in m factors of size n and one more.
+
+    With B^α = κ M^α + κ_B m I and S^α = (I + K^α B^α)⁻¹ K^α,
+
+        z = (I/κ_B − Σ S^α)⁻¹ Σ S^α x^α,      f^α = S^α (x^α + z) ,
+
+    and I/κ_B − Σ S^α = (κ_B m)⁻¹ Σ D^α with D^α = I − κ_B m S^α (see `_smoothing_pair`).
     """
-    gram = reduction.gram
-    assert isinstance(gram, DenseGram)
-    features = gram_features(gram.matrix)
-    if fit_intercept:
-        features = features - features.mean(axis=0)
-    return Reduction(
-        LowRankGram(features),
-        reduction.operator,
-        reduction.labelled,
-        reduction.penalty,
-        reduction.ratio,
-        reduction.smoother,
-        reduction.alpha,
-    )
+
+    def __init__(self, parts: Sequence[Part], ratio: float, coupling: float) -> None:
+        scale = coupling * len(parts)
+        n = len(parts[0].operator)
+        self.squares, remainder = [], np.zeros((n, n))
+        for part in parts:
+            square, complement = _smoothing_pair(part, ratio, scale)
+            self.squares.append(square)
+            remainder += complement
+        self.lower = cholesky_in_place(remainder / scale)
+
+    def smooth(self, sources: Matrix) -> Matrix:
+        views = range(len(self.squares))
+        pulled = [multiply_symmetric(self.squares[i], sources[:, i]) for i in views]
+        z = solve_cholesky(self.lower, np.sum(pulled, axis=0))
+        columns = [multiply_symmetric(self.squares[i], sources[:, i] + z) for i in views]
+        return np.stack(columns, axis=1)
+
+    def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
+        """Q = Σ (c^α)² S^α + R (I/κ_B − Σ S^α)⁻¹ R, R = Σ c^α S^α, on labelled rows."""
+        del centre
+        rows = [square[labelled] for square in self.squares]
+        total = _weighted_sum([row[:, labelled] for row in rows], weights**2)
+        mixed = _weighted_sum(rows, weights)
+        half = solve_lower(self.lower, mixed.T, overwrite=True)
+        return DenseGram(total + cross_product(np.ascontiguousarray(half.T)))
+
+
+def _smoothing_pair(part: Part, ratio: float, scale: float) -> tuple[Matrix, Matrix]:
+    """S = (I + K B)⁻¹ K and D = I − scale·S, with B = κM + scale·I.
+
+    One of them is solved for and the other follows. Where scale·K is large S is near
+    I/scale and D would cancel, so there D = (I + K B)⁻¹ (I + κ K M) is solved for.
+    """
+    K = part.operator.matrix
+    if K is None:
+        assert part.features is not None
+        K = cross_product(part.features)
+    identity = np.eye(len(K))
+    bent = ratio * (part.penalty @ K) if ratio > 0.0 else 0.0  # κ M K = (κ K M)ᵀ
+    system = identity + scale * K + bent  # I + B K, the transpose of I + K B
+    if scale * float(np.mean(np.diagonal(K))) < 1.0:
+        square = _symmetric(solve_general(system.T, K))
+        return square, identity - scale * square
+    complement = _symmetric(solve_general(system.T, (identity + bent).T))
+    return (identity - complement) / scale, complement
+
+
+def _symmetric(matrix: Matrix) -> Matrix:
+    return np.ascontiguousarray(0.5 * (matrix + matrix.T))
+
+
+class _Joint:
+    """Low rank throughout: unknowns θ^α with f^α = Φ^α θ^α, one factor of size p = Σ r_α.
+
+    The penalty is a quadratic form in θ that is never below |θ|², so nothing cancels:
+
+        T = I + κ diag(Φ^αᵀ M^α Φ^α) + κ_B (m diag(Φ^αᵀ Φ^α) − FᵀF),   F = [Φ¹ … Φ^m]
+        θ = T⁻¹ [Φ^αᵀ x^α],      Q = Ψ Ψᵀ,  Ψ = [c¹Φ¹ … c^mΦ^m] chol(T)⁻ᵀ
+    """
+
+    def __init__(self, parts: Sequence[Part], ratio: float, coupling: float) -> None:
+        self.features = [part.features for part in parts if part.features is not None]
+        edges = np.cumsum([0, *(phi.shape[1] for phi in self.features)])
+        self.slices = [slice(a, b) for a, b in pairwise(edges)]
+        form = np.zeros((edges[-1], edges[-1]))
+        if coupling > 0.0:
+            stacked = np.concatenate(self.features, axis=1)
+            form -= coupling * _inner(stacked, stacked)
+        for part, phi, block in zip(parts, self.features, self.slices, strict=True):
+            if ratio > 0.0:
+                form[block, block] += ratio * _inner(phi, part.penalty @ phi)
+            if coupling > 0.0:
+                form[block, block] += coupling * len(parts) * _inner(phi, phi)
+        form = 0.5 * (form + form.T)
+        form.flat[:: len(form) + 1] += 1.0
+        self.lower = cholesky_in_place(form)
+
+    def smooth(self, sources: Matrix) -> Matrix:
+        pulls = [multiply(phi.T, sources[:, i]) for i, phi in enumerate(self.features)]
+        theta = solve_cholesky(self.lower, np.concatenate(pulls))
+        columns = [
+            multiply(phi, theta[block])
+            for phi, block in zip(self.features, self.slices, strict=True)
+        ]
+        return np.stack(columns, axis=1)
+
+    def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
+        blocks = [
+            _scaled(c, phi[labelled]) for c, phi in zip(weights, self.features, strict=True)
+        ]
+        stacked = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+        half = solve_lower(self.lower, stacked.T).T
+        return _gram_of_features([half], len(labelled), centre)

@@ -9,13 +9,22 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from activehuber import graphs
 from activehuber import validation as check
 from activehuber._typing import Mask, Matrix, Vector
-from activehuber.fitting import Data, Evidence, Fitted, Settings, fit_model, weigh_labels
+from activehuber.fitting import (
+    Data,
+    Evidence,
+    Fitted,
+    Settings,
+    ViewSettings,
+    fit_targets,
+    weigh_labels,
+)
 from activehuber.kernels import Kernel, resolve_gamma
+from activehuber.views import View, check_view_weights, resolve_columns, view_names
 
 
 class HLRegressor(RegressorMixin, BaseEstimator):
@@ -45,16 +54,19 @@ class HLRegressor(RegressorMixin, BaseEstimator):
         Constant of "poly".
     kernel_params : dict, default=None
         Keyword arguments of a callable kernel.
-    views : None
-        Reserved for several kernels at once.
-    view_weights : "uniform"
-        Reserved for several kernels at once.
+    views : list of View, default=None
+        Groups of columns, each with a kernel and a graph of its own: the model is then
+        Σ_α c^α f^α(x^α) + b, and `kernel`, `gamma`, `degree`, `coef0`, `kernel_params`,
+        `graph` and `n_neighbors` of the regressor itself are not used.
+    view_weights : "uniform", "learn" or array of shape (n_views,), default="uniform"
+        c. "uniform" is 1/m; "learn" minimises the objective over c >= 0 with
+        Σ (c^α)² = 1/m.
     alpha : float, default=1e-4
         λ, weight of ‖f‖²_K.
     manifold : float, default=0.0
         γ, weight of ‖f‖²_M. Above zero, unlabelled rows shape the fit.
-    agreement : 0
-        Reserved for several kernels at once.
+    agreement : float, default=0.0
+        γ_B, weight of Σ_{α<β} |f^α − f^β|² summed over all rows, labelled or not.
     graph : {"knn", "rbf"}, callable or (n, n) matrix, default="knn"
         What M is made of when `manifold` > 0. "knn": 0/1 affinity W to the nearest
         neighbours, M = I − D^-½ W D^-½; "rbf": dense affinity exp(−gamma d²). A matrix is
@@ -88,9 +100,14 @@ class HLRegressor(RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    dual_coef_ : ndarray of shape (n_samples,)
+    dual_coef_ : ndarray of shape (n_samples,), or (n_samples, n_views) with views
         w: f(z) = Σ_j K(z, x_j) w_j.
     intercept_ : float
+    view_weights_ : ndarray of shape (n_views,)
+        c; [1.] without views.
+    view_weights_residual_ : float
+        For learnt weights: how far from optimal they are, relative to the objective (with
+        `agreement` > 0: from stationary). 0 for given ones.
     threshold_ : float
         The last ξ; may be 0 if every residual is.
     thresholds_ : ndarray
@@ -122,6 +139,12 @@ class HLRegressor(RegressorMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         If X had column names.
 
+    Notes
+    -----
+    With y of shape (n_samples, n_targets) each target has its own threshold, removals,
+    intercept and missing labels; fitted arrays gain a last axis of length n_targets,
+    numbers become arrays of that length, and `thresholds_` is a list of arrays.
+
     Examples
     --------
     >>> import numpy as np
@@ -138,8 +161,9 @@ class HLRegressor(RegressorMixin, BaseEstimator):
     """
 
     _settings: Settings
-    _fitted: Fitted
-    _labels_fit: tuple[Vector, Vector, Mask]
+    _fitted: list[Fitted]
+    _several_targets: bool
+    _labels_fit: tuple[Matrix, Vector, Mask]
     X_fit_: Matrix | None
 
     def __init__(
@@ -197,7 +221,7 @@ class HLRegressor(RegressorMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Rows, labelled or not; the (n_samples, n_samples) Gram matrix for a precomputed
             kernel.
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Labels, NaN where there is none.
         sample_weight : array-like of shape (n_samples,), default=None
             A weight of k equals k repetitions of the row (with a graph: of its label).
@@ -212,8 +236,8 @@ class HLRegressor(RegressorMixin, BaseEstimator):
         draft = copy.copy(self)
         draft._check_parameters()
         data = draft._check_data(X, y, sample_weight, trusted)
-        settings = draft._resolve(data)
-        draft._assign(settings, data, fit_model(settings, data))
+        settings = draft._resolve(X, data)
+        draft._assign(settings, data, fit_targets(settings, data))
         self.__dict__ = draft.__dict__
         return self
 
@@ -227,18 +251,39 @@ class HLRegressor(RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_rows,)
-            Σ_j K(x, x_j) w_j + b, computed in blocks of rows.
+        ndarray of shape (n_rows,) or (n_rows, n_targets)
+            Σ_α c^α Σ_j K^α(x, x_j) w_j^α + b, computed in blocks of rows.
+        """
+        return self.predict_views(X).sum(axis=1) + self.intercept_
+
+    def predict_views(self, X):
+        """Each view's part of the prediction, c^α f^α(x^α).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_views) or (n_rows, n_views, n_targets)
+            Sums over views, with `intercept_`, to the prediction.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        kernel = self._settings.kernel
-        if self.X_fit_ is None:
-            return kernel.product(X, X, self.dual_coef_) + self.intercept_
-        used = self.dual_coef_ != 0.0
-        if not np.any(used):
-            return np.full(len(X), self.intercept_)
-        return kernel.product(X, self.X_fit_[used], self.dual_coef_[used]) + self.intercept_
+        parts = []
+        for index, view in enumerate(self._settings.views):
+            weighted = [f.view_weights[index] * f.dual_coef[:, index] for f in self._fitted]
+            coefficients = np.stack(weighted, axis=1)
+            used = np.any(coefficients != 0.0, axis=1)
+            if self.X_fit_ is None:
+                parts.append(view.kernel.product(X, X, coefficients))
+            elif np.any(used):
+                rows = view.select(self.X_fit_)[used]
+                parts.append(view.kernel.product(view.select(X), rows, coefficients[used]))
+            else:
+                parts.append(np.zeros((len(X), coefficients.shape[1])))
+        out = np.stack(parts, axis=1)
+        return out if self._several_targets else out[:, :, 0]
 
     def score(self, X, y, sample_weight=None):
         """R² of the predictions on the rows that have a label.
@@ -255,89 +300,161 @@ class HLRegressor(RegressorMixin, BaseEstimator):
         float
         """
         y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan")
-        y = column_or_1d(y)
-        given = ~np.isnan(y)
-        if not np.any(given):
-            raise ValueError("y contains NaN only: there is no label to score against")
-        weights = None if sample_weight is None else np.asarray(sample_weight)[given]
-        return r2_score(y[given], self.predict(X)[given], sample_weight=weights)
+        predicted = np.reshape(self.predict(X), (len(y), -1))
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        scores = []
+        for labels, prediction in zip(y.reshape(len(y), -1).T, predicted.T, strict=True):
+            given = ~np.isnan(labels)
+            if not np.any(given):
+                raise ValueError("y contains NaN only: there is no label to score against")
+            weight = None if weights is None else weights[given]
+            scores.append(r2_score(labels[given], prediction[given], sample_weight=weight))
+        return float(np.mean(scores))
+
+    def get_params(self, deep=True):
+        """Parameters of the estimator.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Also list `views__<name>__<parameter>`.
+
+        Returns
+        -------
+        dict
+        """
+        params = super().get_params(deep=False)
+        if deep and _are_views(self.views):
+            for name, view in zip(view_names(self.views), self.views, strict=True):
+                for key, value in view.get_params().items():
+                    params[f"views__{name}__{key}"] = value
+        return params
+
+    def set_params(self, **params):
+        """Set parameters, those of views as `views__<name>__<parameter>`.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        self : HLRegressor
+        """
+        nested = {key: params.pop(key) for key in list(params) if key.startswith("views__")}
+        super().set_params(**params)
+        if nested and not _are_views(self.views):
+            raise ValueError(f"{next(iter(nested))} was given, but views={self.views!r}")
+        named = dict(zip(view_names(self.views), self.views, strict=True)) if nested else {}
+        for key, value in nested.items():
+            name, _, parameter = key.removeprefix("views__").partition("__")
+            if name not in named:
+                raise ValueError(
+                    f"invalid parameter {key!r}: there is no view {name!r}, only "
+                    f"{', '.join(named)}"
+                )
+            named[name].set_params(**{parameter: value})
+        return self
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.input_tags.pairwise = self.views is None and self.kernel == "precomputed"
+        tags.target_tags.multi_output = True
         return tags
 
     # --- attributes that need leave-one-out residuals -----------------------------------
 
     @property
-    def loo_residuals_(self) -> Vector:
-        """Leave-one-out residuals of shape (n_samples,)."""
-        return self._label_evidence().loo_residuals
+    def loo_residuals_(self) -> np.ndarray:
+        """Leave-one-out residuals of shape (n_samples,) (+ targets)."""
+        return self._of_targets([e.loo_residuals for e in self._label_evidence()])
 
     @property
-    def label_quality_(self) -> Vector:
-        """Label quality of shape (n_samples,)."""
-        return self._label_evidence().label_quality
+    def label_quality_(self) -> np.ndarray:
+        """Label quality of shape (n_samples,) (+ targets)."""
+        return self._of_targets([e.label_quality for e in self._label_evidence()])
 
     @property
-    def scale_(self) -> float:
+    def scale_(self) -> float | np.ndarray:
         """σ̂, the noise scale of the labels."""
-        return self._label_evidence().scale
+        return self._of_targets([e.scale for e in self._label_evidence()])
 
-    def _label_evidence(self) -> Evidence:
+    def _label_evidence(self) -> list[Evidence]:
         check_is_fitted(self)
-        evidence = self._fitted.evidence
-        if evidence is None:
+        if any(fitted.evidence is None for fitted in self._fitted):
             assert self.X_fit_ is not None  # a precomputed kernel weighs labels in fit
             data = Data(self.X_fit_, *self._labels_fit)
-            evidence = weigh_labels(self._settings, data, self._fitted)
-            self._fitted = replace(self._fitted, evidence=evidence)
-        return evidence
+            found = weigh_labels(self._settings, data, self._fitted)
+            pairs = zip(self._fitted, found, strict=True)
+            self._fitted = [replace(fitted, evidence=evidence) for fitted, evidence in pairs]
+        return [f.evidence for f in self._fitted if f.evidence is not None]
+
+    def _of_targets(self, values: list[Any]) -> Any:
+        """One value for one target, else all of them along a last axis."""
+        return np.stack(values, axis=-1) if self._several_targets else values[0]
 
     # --- fitting ------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
-        check.check_kernel_parameters(
-            self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params
-        )
-        check.check_graph_parameters(self.graph, self.n_neighbors)
+        if self.views is None:
+            check.check_kernel_parameters(
+                self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params
+            )
+            check.check_graph_parameters(self.graph, self.n_neighbors)
+            if isinstance(self.view_weights, str) and self.view_weights == "learn":
+                raise ValueError('view_weights="learn" needs several views; pass views=[...]')
+        else:
+            check.check_each_view(self.views)
+        check_view_weights(self.view_weights, 1 if self.views is None else len(self.views))
         check.check_threshold_parameters(self.threshold, self.algorithm)
+        if self.algorithm == "paper" and isinstance(self.view_weights, str):
+            if self.view_weights == "learn":
+                raise ValueError('algorithm="paper" cannot learn view_weights; give them')
         check.check_number("alpha", self.alpha, above=0.0, remedy="usual are 1e-8 to 1")
         check.check_number("manifold", self.manifold, at_least=0.0)
+        check.check_number("agreement", self.agreement, at_least=0.0)
+        if self.agreement > 0.0 and (self.views is None or len(self.views) < 2):
+            raise ValueError("agreement > 0 needs at least two views; pass views=[...]")
         if self.removal is not None:
             check.check_number("removal", self.removal, above=0.0, remedy="None drops none")
         check.check_integer("n_refinements", self.n_refinements, at_least=0)
         check.check_number("threshold_step", self.threshold_step, above=0.0)
         check.check_number("tol", self.tol, above=0.0)
         check.check_integer("max_iter", self.max_iter, at_least=1)
-        check.check_single_view(self.views, self.view_weights, self.agreement)
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> Data:
         X = validate_data(self, X, dtype=np.float64, order="C")
         y = check.check_labels(y, len(X))
+        self._several_targets = y.ndim == 2
+        y = y.reshape(len(X), -1)
         weights = check.check_weights(sample_weight, y)
-        mask = check.check_trusted(trusted, len(X))
-        if self.kernel == "precomputed":
+        mask = check.check_trusted(trusted, y.shape)
+        if self.views is None and self.kernel == "precomputed":
             X = check.check_precomputed(X)
-        if self.manifold > 0.0 and not isinstance(self.graph, str) and not callable(self.graph):
-            graphs.check_affinity(self.graph, len(X))
+        if self.manifold > 0.0:
+            for holder in [self] if self.views is None else self.views:
+                if not isinstance(holder.graph, str) and not callable(holder.graph):
+                    graphs.check_affinity(holder.graph, len(X))
         return Data(X, y, weights, mask)
 
-    def _resolve(self, data: Data) -> Settings:
-        precomputed = self.kernel == "precomputed"
-        kernel = Kernel(
-            name=self.kernel,
-            gamma=1.0 if precomputed else resolve_gamma(self.gamma, data.X, data.weights),
-            degree=int(self.degree),
-            coef0=float(self.coef0),
-            params=dict(self.kernel_params or {}),
-        )
+    def _resolve(self, X: Any, data: Data) -> Settings:
+        """Parameters as the fit uses them; X as it was given, for column selectors."""
+        if self.views is None:
+            views = [_view_settings(self, "view0", None, data)]
+        else:
+            names = getattr(self, "feature_names_in_", None)
+            views = [
+                _view_settings(
+                    view, name, resolve_columns(view, name, X, names, data.X.shape[1]), data
+                )
+                for name, view in zip(view_names(self.views), self.views, strict=True)
+            ]
         return Settings(
-            kernel=kernel,
+            views=tuple(views),
+            view_weights=check_view_weights(self.view_weights, len(views)),
             alpha=float(self.alpha),
             manifold=float(self.manifold),
-            graph=self.graph,
-            n_neighbors=int(self.n_neighbors),
+            agreement=float(self.agreement),
             threshold=self.threshold,
             removal=self.removal,
             n_refinements=int(self.n_refinements),
@@ -349,19 +466,46 @@ class HLRegressor(RegressorMixin, BaseEstimator):
             verbose=int(self.verbose),
         )
 
-    def _assign(self, settings: Settings, data: Data, fitted: Fitted) -> None:
+    def _assign(self, settings: Settings, data: Data, fitted: list[Fitted]) -> None:
         self._settings, self._fitted = settings, fitted
         self._labels_fit = (data.y, data.weights, data.trusted)
-        self.X_fit_ = None if settings.kernel.name == "precomputed" else data.X
-        self.dual_coef_ = fitted.dual_coef
-        self.intercept_ = fitted.intercept
-        self.threshold_ = fitted.threshold
-        self.thresholds_ = fitted.thresholds
-        self.removed_ = fitted.removed
-        self.residuals_ = fitted.residuals
-        self.duality_gap_ = fitted.certificate.duality_gap
-        self.kkt_residual_ = fitted.certificate.kkt_residual
-        self.kkt_rounding_ = fitted.certificate.kkt_rounding
-        self.objective_ = fitted.certificate.objective
-        self.n_iter_ = fitted.n_iter
-        self.n_labelled_ = fitted.n_labelled
+        self.X_fit_ = None if settings.precomputed else data.X
+        collect = self._of_targets
+        single = self.views is None
+        self.dual_coef_ = collect(
+            [f.dual_coef[:, 0] if single else f.dual_coef for f in fitted]
+        )
+        self.intercept_ = collect([f.intercept for f in fitted])
+        self.view_weights_ = collect([f.view_weights for f in fitted])
+        self.view_weights_residual_ = collect([f.view_weights_residual for f in fitted])
+        self.threshold_ = collect([f.threshold for f in fitted])
+        histories = [f.thresholds for f in fitted]
+        self.thresholds_ = histories if self._several_targets else histories[0]
+        self.removed_ = collect([f.removed for f in fitted])
+        self.residuals_ = collect([f.residuals for f in fitted])
+        self.duality_gap_ = collect([f.certificate.duality_gap for f in fitted])
+        self.kkt_residual_ = collect([f.certificate.kkt_residual for f in fitted])
+        self.kkt_rounding_ = collect([f.certificate.kkt_rounding for f in fitted])
+        self.objective_ = collect([f.certificate.objective for f in fitted])
+        self.n_iter_ = collect([f.n_iter for f in fitted])
+        self.n_labelled_ = collect([f.n_labelled for f in fitted])
+
+
+def _are_views(views: Any) -> bool:
+    return isinstance(views, (list, tuple)) and all(isinstance(v, View) for v in views)
+
+
+def _view_settings(
+    holder: Any, name: str, columns: np.ndarray | None, data: Data
+) -> ViewSettings:
+    """A view, or the regressor itself, with its kernel resolved on the view's columns."""
+    X = data.X if columns is None else data.X[:, columns]
+    precomputed = holder.kernel == "precomputed"
+    kernel = Kernel(
+        name=holder.kernel,
+        gamma=1.0 if precomputed else resolve_gamma(holder.gamma, X, data.weights),
+        degree=int(holder.degree),
+        coef0=float(holder.coef0),
+        params=dict(holder.kernel_params or {}),
+    )
+    return ViewSettings(name, columns, kernel, holder.graph, int(holder.n_neighbors))

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import check_array, column_or_1d
+from sklearn.utils.validation import check_array
 
 from activehuber import graphs
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.graphs import GRAPH_NAMES
 from activehuber.kernels import KERNEL_NAMES
+from activehuber.views import check_views
 
 THRESHOLD_NAMES = ("adaptive", "refine")
 ALGORITHM_NAMES = ("exact", "paper")
@@ -99,6 +100,23 @@ def check_graph_parameters(graph: Any, n_neighbors: Any) -> None:
     check_integer("n_neighbors", n_neighbors, at_least=1)
 
 
+def check_each_view(views: Any) -> None:
+    """Raise, naming the view, unless every view is usable."""
+    for name, view in zip(check_views(views), views, strict=True):
+        try:
+            check_kernel_parameters(
+                view.kernel, view.gamma, view.degree, view.coef0, view.kernel_params
+            )
+            check_graph_parameters(view.graph, view.n_neighbors)
+            if isinstance(view.kernel, str) and view.kernel == "precomputed":
+                raise ValueError(
+                    'kernel="precomputed" is not possible for a view, since its columns are '
+                    "part of X; pass a callable kernel"
+                )
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"view {name!r}: {error}") from None
+
+
 def check_threshold_parameters(threshold: Any, algorithm: Any) -> None:
     """Raise unless the threshold mode and the algorithm go together."""
     if isinstance(threshold, str):
@@ -113,8 +131,8 @@ def check_threshold_parameters(threshold: Any, algorithm: Any) -> None:
         )
 
 
-def check_labels(y: Any, n_samples: int) -> Vector:
-    """y as floats of shape (n,), NaN where unlabelled."""
+def check_labels(y: Any, n_samples: int) -> Matrix:
+    """y as floats of shape (n,) or (n, q), NaN where unlabelled."""
     if y is None:
         raise ValueError(
             "requires y to be passed, but the target y is None; mark unlabelled rows by NaN"
@@ -122,47 +140,50 @@ def check_labels(y: Any, n_samples: int) -> Vector:
     y = check_array(
         y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
     )
-    y = column_or_1d(y, warn=True)
+    if y.ndim == 0 or y.ndim > 2:
+        raise ValueError(f"y must have shape (n,) or (n, q), got {y.shape}")
     if len(y) != n_samples:
         raise ValueError(f"X has {n_samples} rows but y has {len(y)} labels")
-    if np.all(np.isnan(y)):
-        raise ValueError("y contains NaN only: at least one label is needed")
+    empty = np.all(np.isnan(y), axis=0)
+    if np.any(empty):
+        which = "" if y.ndim == 1 else f" in target {np.flatnonzero(empty)[0]}"
+        raise ValueError(f"y contains NaN only{which}: at least one label is needed")
     return y
 
 
-def check_weights(sample_weight: Any, y: Vector) -> Vector:
-    """Sample weights as floats of shape (n,), ones if None."""
+def check_weights(sample_weight: Any, y: Matrix) -> Vector:
+    """Sample weights as floats of shape (n,), ones if None; y has shape (n, q)."""
     if sample_weight is None:
-        return np.ones_like(y)
+        return np.ones(len(y))
     weights = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )
     if weights.ndim == 0:
-        weights = np.full_like(y, float(weights))
-    if weights.shape != y.shape:
+        weights = np.full(len(y), float(weights))
+    if weights.shape != (len(y),):
         raise ValueError(
-            f"sample_weight has shape {weights.shape}, expected one weight a row: {y.shape}"
+            f"sample_weight has shape {weights.shape}, expected one weight a row: ({len(y)},)"
         )
     if np.any(weights < 0.0):
         raise ValueError("sample_weight must not be negative; drop rows by weight 0")
     if not np.any(weights > 0.0):
         raise ValueError("sample_weight is zero everywhere: at least one must be positive")
-    if not np.any((weights > 0.0) & ~np.isnan(y)):
+    if not np.all(np.any((weights > 0.0)[:, None] & ~np.isnan(y), axis=0)):
         raise ValueError("sample_weight is zero on every labelled row; nothing is left to fit")
     return weights
 
 
-def check_trusted(trusted: Any, n_samples: int) -> Mask:
-    """The mask of labels never to be removed; all False if None."""
+def check_trusted(trusted: Any, shape: tuple[int, int]) -> Mask:
+    """The mask of labels never to be removed, shape (n, q); all False if None."""
     if trusted is None:
-        return np.zeros(n_samples, dtype=bool)
+        return np.zeros(shape, dtype=bool)
     mask = np.asarray(trusted)
-    if mask.shape != (n_samples,) or mask.dtype != bool:
+    if mask.shape not in ((shape[0],), shape) or mask.dtype != bool:
         raise ValueError(
-            f"trusted must be a boolean mask of shape ({n_samples},), got dtype {mask.dtype} "
+            f"trusted must be a boolean mask of shape ({shape[0]},), got dtype {mask.dtype} "
             f"and shape {mask.shape}"
         )
-    return mask
+    return np.broadcast_to(mask.reshape(shape[0], -1), shape)
 
 
 def check_precomputed(K: Matrix) -> Matrix:
@@ -190,19 +211,10 @@ def check_precomputed(K: Matrix) -> Matrix:
     return K if asymmetry == 0.0 else 0.5 * (K + K.T)
 
 
-def check_single_view(views: Any, view_weights: Any, agreement: Any) -> None:
-    """Raise unless the parameters of several views have their defaults."""
-    single = views is None and agreement == 0
-    if not single or not isinstance(view_weights, str) or view_weights != "uniform":
-        raise ValueError(
-            'several views are not available yet: keep views=None, view_weights="uniform" '
-            "and agreement=0"
-        )
-
-
-def check_memory(n_rows: int) -> None:
-    """Raise if matrices of n_rows × n_rows cannot be held."""
-    needed = PEAK_MATRICES * 8.0 * n_rows**2
+def check_memory(n_rows: int, n_views: int, *, with_penalty: bool) -> None:
+    """Raise if the matrices of n_rows × n_rows that a fit needs cannot be held."""
+    matrices = PEAK_MATRICES + (2 if with_penalty else 1) * (n_views - 1)
+    needed = matrices * 8.0 * n_rows**2
     limit = memory_limit()
     if needed > limit:
         raise ValueError(
