@@ -275,12 +275,19 @@ class _Task:
                 )
             needs_features = settings.manifold > 0.0 and not coupled
             parts.append(build_part(view.kernel, x, penalty, needs_features=needs_features))
-        return expand_views(
-            parts,
-            alpha=settings.alpha,
-            manifold=settings.manifold,
-            agreement=settings.agreement,
-        )
+        try:
+            return expand_views(
+                parts,
+                alpha=settings.alpha,
+                manifold=settings.manifold,
+                agreement=settings.agreement,
+            )
+        except BreakdownError:
+            raise ValueError(
+                f"manifold={settings.manifold:g} or agreement={settings.agreement:g} is too "
+                f"large beside alpha={settings.alpha:g} for double precision; use a larger "
+                "alpha or smaller weights of the other terms"
+            ) from None
 
     def _rows_of_expansion(self, X: Matrix) -> Matrix:
         if len(self.rows) == len(X):
@@ -410,7 +417,9 @@ class _Target:
         loo = leave_one_out(problem, solution, residuals, problem.mu, threshold)
         sigma, scales = refinement.scales_for(problem, loo, sigma)
         removal = self.settings.removal or refinement.DEFAULT_REMOVAL
-        quality = thresholds.quality(loo.residuals, removal * scales, problem.active)
+        quality = thresholds.quality(
+            loo.residuals, removal * scales, problem.active, self.trusted
+        )
         return Evidence(sigma, self.on_all_rows(loo.residuals), self.on_all_rows(quality))
 
     def on_all_rows(self, values: np.ndarray, fill: Any = np.nan) -> np.ndarray:
@@ -466,16 +475,15 @@ def _warn(
             )
     if not trace.certified:
         return
-    largest_label = float(np.max(np.abs(trace.problem.y[trace.problem.active])))
-    if np.isfinite(xi) and proof.kkt_rounding * min(xi, largest_label) >= xi / 8.0 > 0.0:
+    if proof.kkt_rounding >= 0.125:
         warnings.warn(
             "in double precision it cannot be decided which labels lie within the threshold "
-            f"(rounding {proof.kkt_rounding:.1g} of the labels' scale); use a larger alpha or "
+            f"(rounding is {proof.kkt_rounding:.1g} of it); use a larger alpha or "
             "threshold, or standardise the features",
             ConvergenceWarning,
             stacklevel=5,
         )
-    elif proof.duality_gap > settings.tol or proof.kkt_residual > 100.0 * settings.tol:
+    elif proof.duality_gap > 10.0 * settings.tol or proof.kkt_residual > 100.0 * settings.tol:
         status = trace.solution.status
         reason = status.value if status is not Status.CONVERGED else Status.STALLED.value
         warnings.warn(

@@ -34,6 +34,8 @@ from activehuber.linalg import (
 
 # Up to this many rows a Cholesky factor costs less than the bookkeeping around it.
 SMALL = 256
+# Bound on the condition number up to which parts of an explicit inverse are used.
+WELL_CONDITIONED = 1e6
 # Rows of an absolute-value or gather pass held at once.
 BLOCK = 512
 
@@ -154,7 +156,18 @@ class DenseGram:
         return DirectSource(self, mu)
 
     def inverse_source(self, mu: Vector) -> Source:
+        if not self.is_well_conditioned(mu):
+            return DirectSource(self, mu)
         return self._kept("inverse", mu, lambda: Inverse(self, mu))
+
+    def is_well_conditioned(self, mu: Vector) -> bool:
+        """Whether solves by way of parts of A⁻¹ can be trusted.
+
+        Unlike a Cholesky solve they are not backward stable: the error of Qv grows with the
+        square of the condition number, which n·max Q_ii/min μ bounds.
+        """
+        bound = len(self.diagonal) * float(np.max(self.diagonal)) / float(np.min(mu))
+        return bound <= WELL_CONDITIONED
 
     def shifted_block(self, mu: Vector, rows: np.ndarray) -> Matrix:
         """A fresh copy of A on the given rows."""
@@ -241,7 +254,8 @@ class HeadTail:
         if np.count_nonzero(free) <= SMALL:
             return Direct(self.gram, self.mu, free)
         missing = np.flatnonzero(self.in_head & ~free)
-        if not self.built or len(missing) > max(32, len(free) // 64):
+        few = max(32, len(free) // 64) if self.gram.is_well_conditioned(self.mu) else 0
+        if not self.built or len(missing) > few:
             self._build(free if likely_bound is None else free & ~likely_bound)
             missing = missing[:0]
         whole = _HeadTailFactor(self, free | self.in_head)

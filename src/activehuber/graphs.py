@@ -138,7 +138,9 @@ def without_loops(affinity: Any) -> Any:
 
 def check_affinity(affinity: Any, n: int) -> Any:
     """Raise unless W is a finite, symmetric, non-negative n × n matrix; return it."""
-    if not sparse.issparse(affinity):
+    if sparse.issparse(affinity):
+        affinity = sparse.csr_array(affinity, dtype=np.float64)
+    else:
         affinity = np.asarray(affinity, dtype=np.float64)
     if affinity.shape != (n, n):
         raise ValueError(

@@ -109,6 +109,26 @@ def location(values: Vector, weights: Vector, threshold: float) -> float:
     return root_of_increasing(derivative, edges, zero)
 
 
+def middle_of_plateau(values: Vector, weights: Vector, threshold: float, b: float) -> float:
+    """The middle of all minimisers if b is one of several, else b.
+
+    With every residual at or beyond ±ξ (to 1e-9 of it) and signs that balance, any b between
+    the last kinks is as good; which end a search stops at is an accident.
+    """
+    if not np.isfinite(threshold):
+        return b
+    residuals = values - b
+    if np.any(np.abs(residuals) < threshold * (1.0 - 1e-9)):
+        return b
+    above = residuals > 0.0
+    imbalance = float(weights[above].sum() - weights[~above].sum())
+    if abs(imbalance) > 1e-12 * float(weights.sum()) or np.all(above) or not np.any(above):
+        return b
+    low = float(np.max(values[~above])) + threshold
+    high = float(np.min(values[above])) - threshold
+    return 0.5 * (low + high)
+
+
 def line_minimum(
     residuals: Vector,
     direction: Vector,

@@ -67,6 +67,11 @@ class Kernel:
         return out
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether someone else computes the Gram matrix, so that it has to be checked."""
+        return callable(self.name) or self.name == "precomputed"
+
+    @property
     def has_own_features(self) -> bool:
         """Whether K = Φ Φᵀ with Φ no wider than X."""
         return self.name in ("linear", "cosine")
@@ -118,10 +123,29 @@ class Kernel:
 
         return evaluate
 
+    def _takes_two_rows(self, function: Callable[..., Any], X: Matrix, Z: Matrix) -> bool:
+        """Whether a callable must be called row by row.
+
+        One that maps two rows to a number may be meant for matrices all the same, as
+        `lambda A, B: A @ B.T` is: if a small block agrees with its single values it is.
+        """
+        left, right = X[:2], Z[:3]
+        try:
+            single = [[function(x, z, **self.params) for z in right] for x in left]
+        except (ValueError, TypeError, IndexError):
+            return False
+        if np.ndim(single) != 2:
+            return False
+        try:
+            block = np.asarray(function(left, right, **self.params), dtype=np.float64)
+        except (ValueError, TypeError, IndexError):
+            return True
+        return block.shape != np.shape(single) or not np.allclose(block, single, equal_nan=True)
+
     def _callable_blocks(self, X: Matrix, Z: Matrix) -> Callable[[slice, Matrix], Matrix]:
         function = self.name
         assert callable(function)
-        if takes_two_rows(function, X[0], Z[0], self.params):
+        if self._takes_two_rows(function, X, Z):
             return lambda rows, target: pairwise_kernels(
                 X[rows], Z, metric=function, **self.params
             )
@@ -139,13 +163,15 @@ class Kernel:
         return evaluate
 
 
-def takes_two_rows(function: Callable[..., Any], x: Vector, z: Vector, params: dict) -> bool:
-    """Whether a callable kernel maps two rows to a number (else: two matrices to one)."""
-    try:
-        result = function(x, z, **params)
-    except (ValueError, TypeError, IndexError):
-        return False
-    return np.ndim(result) == 0
+def gamma_from_gram(gamma: float | str, K: Matrix) -> float:
+    """γ for a precomputed kernel: a number as it is, else 2 / mean squared distance.
+
+    That is what "scale" is for rows of X: their mean squared distance is 2·d·var.
+    """
+    if not isinstance(gamma, str):
+        return float(gamma)
+    mean_square = 2.0 * float(np.mean(np.diagonal(K)) - np.mean(K))
+    return 2.0 / mean_square if mean_square > 0.0 else 1.0
 
 
 def _rbf_blocks(X: Matrix, Z: Matrix, gamma: float) -> Callable[[slice, Matrix], Matrix]:
@@ -189,5 +215,7 @@ def resolve_gamma(gamma: float | str, X: Matrix, weights: Vector) -> float:
         row_weights = weights / weights.sum()
         mean = float(row_weights @ X.mean(axis=1))
         variance = float(row_weights @ np.mean((X - mean) ** 2, axis=1))
-        return 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0
+        # The variance of equal numbers is rounding, not zero.
+        rounding = (4.0 * np.finfo(np.float64).eps * float(np.max(np.abs(X)))) ** 2
+        return 1.0 / (X.shape[1] * variance) if variance > rounding else 1.0
     return float(gamma)

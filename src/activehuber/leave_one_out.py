@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from activehuber import newton
-from activehuber._typing import Vector
+from activehuber._typing import Mask, Vector
 from activehuber.newton import Solution
 from activehuber.problem import Problem
 
@@ -65,7 +65,7 @@ def leave_one_out(
     free = solution.free
     share = np.minimum(1.0, 1.0 / problem.weights)
     ridge = mu / share
-    if problem.fit_intercept and np.count_nonzero(free) < 2:
+    if problem.fit_intercept and units(problem.weights, free) < 2.0:
         refitted = np.array(
             [refit_without(problem, solution, i, threshold) for i in range(len(mu))]
         )
@@ -78,6 +78,11 @@ def leave_one_out(
     errors = np.where(free, residuals / left, residuals + schur * solution.v * share)
     variance = np.where(free, mu * leverage / left, np.maximum(schur, 0.0))
     return LeaveOneOut(errors, variance, ridge)
+
+
+def units(weights: Vector, chosen: Mask) -> float:
+    """How many labels the chosen ones stand for: weight s > 1 is s equal labels."""
+    return float(np.sum(np.maximum(weights[chosen], 1.0)))
 
 
 def _diagonals(problem: Problem, solution: Solution) -> tuple[Vector, Vector]:
@@ -115,7 +120,8 @@ def refit_without(problem: Problem, start: Solution, row: int, threshold: float)
         alpha=problem.alpha * problem.total_weight / total,
     )
     solution = newton.solve(without, threshold, start=_restricted(start, problem, row))
-    return float(problem.y[row] - solution.intercept - solution.fitted[row])
+    b = without.intercept_for(solution.fitted, threshold)
+    return float(problem.y[row] - b - solution.fitted[row])
 
 
 def _restricted(start: Solution, problem: Problem, row: int) -> Solution:

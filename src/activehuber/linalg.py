@@ -104,12 +104,12 @@ def solve_cholesky(factor: Matrix, rhs: Matrix) -> Matrix:
     return solve_lower(factor, solve_lower(factor, rhs), transposed=True)
 
 
-def solve_general(matrix: Matrix, rhs: Matrix) -> Matrix:
-    """matrix⁻¹ rhs by LU; a Fortran-ordered matrix is overwritten."""
+def solve_general(matrix: Matrix, rhs: Matrix, *, overwrite: bool = False) -> Matrix:
+    """matrix⁻¹ rhs by LU, Fortran-ordered; a Fortran-ordered matrix is overwritten."""
     lu, pivots, info = lapack.dgetrf(matrix, overwrite_a=1)
     if info != 0:
         raise BreakdownError(f"pivot {info} of {len(matrix)} is zero")
-    solution, _ = lapack.dgetrs(lu, pivots, rhs)
+    solution, _ = lapack.dgetrs(lu, pivots, rhs, overwrite_b=int(overwrite))
     return solution
 
 
@@ -127,6 +127,19 @@ def inverse_in_place(factor: Matrix) -> Matrix:
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
     mirror_lower(inverse)
     return inverse.T
+
+
+def symmetrise(matrix: Matrix, block: int = 256) -> Matrix:
+    """(matrix + matrixᵀ)/2 in place, tile by tile; returns the matrix."""
+    n = len(matrix)
+    for top in range(0, n, block):
+        rows = slice(top, min(top + block, n))
+        for left in range(top, n, block):
+            columns = slice(left, min(left + block, n))
+            mean = 0.5 * (matrix[rows, columns] + matrix[columns, rows].T)
+            matrix[rows, columns] = mean
+            matrix[columns, rows] = mean.T
+    return matrix
 
 
 def mirror_lower(matrix: Matrix, block: int = 256) -> None:

@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator, KFold, StratifiedKFold
+from sklearn.utils.validation import check_consistent_length
 
 
 def is_missing(y: Any) -> np.ndarray:
     """True where a label is NaN, None or pandas.NA, whatever the dtype of y."""
-    values = np.asarray(y)
+    values = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     if values.dtype.kind in "fc":
         return np.isnan(values)
+    if values.dtype.kind in "mM":
+        return np.isnat(values)
     if values.dtype.kind != "O":
         return np.zeros(values.shape, dtype=bool)
 
@@ -24,6 +27,15 @@ def is_missing(y: Any) -> np.ndarray:
         return isinstance(label, numbers.Real) and bool(np.isnan(float(label)))
 
     return np.array([missing(label) for label in values.ravel()]).reshape(values.shape)
+
+
+def class_numbers(y: Any, rows: np.ndarray) -> np.ndarray:
+    """Classes of the given rows as integers, in the order in which they appear."""
+    values = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
+    numbers: dict[Any, int] = {}
+    return np.array(
+        [numbers.setdefault(label, len(numbers)) for label in values[rows].tolist()]
+    )
 
 
 class LabelledKFold(BaseCrossValidator):
@@ -75,6 +87,7 @@ class LabelledKFold(BaseCrossValidator):
         """
         if y is None:
             raise ValueError("LabelledKFold needs y: it must know which rows are labelled")
+        check_consistent_length(X, y)
         missing = is_missing(y)
         if missing.ndim != 1:
             missing = np.all(missing.reshape(len(missing), -1), axis=1)
@@ -85,7 +98,7 @@ class LabelledKFold(BaseCrossValidator):
             )
         folds = StratifiedKFold if self.stratify else KFold
         splitter = folds(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
-        classes = np.asarray(y)[labelled] if self.stratify else None
+        classes = class_numbers(y, labelled) if self.stratify else None
         for _, part in splitter.split(labelled, classes):
             test = labelled[part]
             yield np.setdiff1d(np.arange(len(missing)), test), test

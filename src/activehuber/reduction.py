@@ -31,6 +31,7 @@ from activehuber._typing import Matrix, Vector
 from activehuber.gram import DenseGram, Gram, LowRankGram, absolute_product, submatrix
 from activehuber.kernels import Kernel
 from activehuber.linalg import (
+    BreakdownError,
     cholesky_in_place,
     cross_product,
     multiply,
@@ -39,9 +40,15 @@ from activehuber.linalg import (
     solve_cholesky,
     solve_general,
     solve_lower,
+    symmetrise,
 )
 from activehuber.problem import EPSILON, Evaluation
 
+TINY = float(np.finfo(np.float64).tiny)
+NOT_MERCER = (
+    "kernel: the Gram matrix is not positive semi-definite; use a Mercer kernel, or clip the "
+    "negative eigenvalues of a precomputed one"
+)
 # A low-rank factor pays off below this share of the rows.
 LOW_RANK_SHARE = 0.5
 
@@ -245,8 +252,13 @@ def build_part(kernel: Kernel, X: Matrix, penalty: Any, *, needs_features: bool)
     """K of one view, and features Φ with K = Φ Φᵀ when they are few or are needed."""
     if not needs_gram_matrix(kernel, X):
         own = np.ascontiguousarray(kernel.own_features(X))
+        check_range(np.max(np.abs(own), initial=0.0) ** 2 * own.shape[1])
         return Part(Operator(features=own), own, penalty)
-    matrix = kernel.gram(X)
+    with np.errstate(over="ignore"):
+        matrix = kernel.gram(X)
+    check_range(np.max(np.diagonal(matrix)))
+    if kernel.is_foreign:
+        check_gram_matrix(matrix)
     bound = kernel.rank_bound(X.shape[1])
     few = bound is not None and bound <= LOW_RANK_SHARE * len(X)
     features = gram_features(matrix) if few or needs_features else None
@@ -286,6 +298,26 @@ def _are_narrow(parts: Sequence[Part]) -> bool:
     return total <= LOW_RANK_SHARE * len(parts[0].operator)
 
 
+def check_range(largest: float) -> None:
+    """Raise if kernel values are too large to be added up."""
+    if largest > 1e100:
+        raise ValueError(
+            f"kernel: values up to {largest:.1g} are too large to compute with; standardise X"
+        )
+
+
+def check_gram_matrix(matrix: Matrix) -> None:
+    """Raise unless K, which someone else computed, is finite and positive semi-definite."""
+    if not np.all(np.isfinite(matrix)):
+        raise ValueError("kernel: the callable returned values that are not finite")
+    lifted = matrix.copy()
+    lifted.flat[:: len(matrix) + 1] += 1e-8 * max(float(np.max(np.diagonal(matrix))), TINY)
+    try:
+        cholesky_in_place(lifted)
+    except BreakdownError:
+        raise ValueError(NOT_MERCER) from None
+
+
 def gram_features(matrix: Matrix) -> Matrix:
     """Φ with K = Φ Φᵀ to rounding, by pivoted Cholesky."""
     largest = float(np.max(np.diagonal(matrix), initial=0.0))
@@ -293,10 +325,7 @@ def gram_features(matrix: Matrix) -> Matrix:
         return np.zeros((len(matrix), 1))
     features = pivoted_cholesky(matrix.copy(), EPSILON * largest)
     if np.max(np.abs(matrix - cross_product(features))) > 1e-8 * largest:
-        raise ValueError(
-            "kernel: the Gram matrix is not positive semi-definite; use a Mercer kernel, or "
-            "clip the negative eigenvalues of a precomputed one"
-        )
+        raise ValueError(NOT_MERCER)
     return features
 
 
@@ -425,7 +454,8 @@ class _Coupled:
             square, complement = _smoothing_pair(part, ratio, scale)
             self.squares.append(square)
             remainder += complement
-        self.lower = cholesky_in_place(remainder / scale)
+        remainder /= scale
+        self.lower = cholesky_in_place(remainder)
 
     def smooth(self, sources: Matrix) -> Matrix:
         views = range(len(self.squares))
@@ -454,18 +484,27 @@ def _smoothing_pair(part: Part, ratio: float, scale: float) -> tuple[Matrix, Mat
     if K is None:
         assert part.features is not None
         K = cross_product(part.features)
-    identity = np.eye(len(K))
-    bent = ratio * (part.penalty @ K) if ratio > 0.0 else 0.0  # κ M K = (κ K M)ᵀ
-    system = identity + scale * K + bent  # I + B K, the transpose of I + K B
+    bent = ratio * (part.penalty @ K) if ratio > 0.0 else None  # κ M K = (κ K M)ᵀ
+    system = scale * K  # becomes I + B K, the transpose of I + K B
+    if bent is not None:
+        system += bent
+    _diagonal(system)[...] += 1.0
     if scale * float(np.mean(np.diagonal(K))) < 1.0:
-        square = _symmetric(solve_general(system.T, K))
-        return square, identity - scale * square
-    complement = _symmetric(solve_general(system.T, (identity + bent).T))
-    return (identity - complement) / scale, complement
+        square = symmetrise(solve_general(system.T, K.T).T)
+        complement = -scale * square
+        _diagonal(complement)[...] += 1.0
+        return square, complement
+    right = np.zeros_like(K) if bent is None else bent
+    _diagonal(right)[...] += 1.0
+    complement = symmetrise(solve_general(system.T, right.T, overwrite=True).T)
+    square = complement / -scale
+    _diagonal(square)[...] += 1.0 / scale
+    return square, complement
 
 
-def _symmetric(matrix: Matrix) -> Matrix:
-    return np.ascontiguousarray(0.5 * (matrix + matrix.T))
+def _diagonal(matrix: Matrix) -> Vector:
+    """A writable view of the diagonal."""
+    return np.einsum("ii->i", matrix)
 
 
 class _Joint:

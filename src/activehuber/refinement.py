@@ -14,7 +14,7 @@ import numpy as np
 from activehuber import newton, thresholds
 from activehuber._typing import Mask, Vector
 from activehuber.gram import DenseGram, HeadTail, Shifted, Source
-from activehuber.leave_one_out import LeaveOneOut, leave_one_out
+from activehuber.leave_one_out import LeaveOneOut, leave_one_out, units
 from activehuber.newton import Solution, solve
 from activehuber.problem import Problem
 
@@ -269,7 +269,7 @@ class _Search:
     def run(self) -> tuple[Mask, float]:
         """Kept labels and σ̂."""
         self.source = self.problem.gram.inverse_source(self.mu)
-        self.mean_variance = self._mean_variance()
+        self.mean_variance = mean_variance(self.problem)
         starts = sorted(self._path(), key=lambda candidate: candidate.score)[:N_STARTS]
         ends = [self._fixed_point(start) for start in starts]
         kept, candidate = min(ends, key=lambda end: end[1].score)
@@ -277,14 +277,6 @@ class _Search:
         sigma = thresholds.noise_scale(candidate.loo, self.weights, kept, self.floor)
         del self.source  # the inverse is as large as the Gram matrix
         return self._keep(candidate.loo, sigma), sigma
-
-    def _mean_variance(self) -> float:
-        """K̄ = mean Q_ii, less the mean of Q with an intercept."""
-        share = self.weights / self.weights.sum()
-        mean = float(share @ self.problem.gram.diagonal)
-        if self.problem.fit_intercept:
-            mean -= float(share @ self.problem.gram.matvec(share))
-        return mean
 
     def _candidate(self, solution: Solution, threshold: float) -> _Candidate:
         residuals = self.problem.y - solution.intercept - solution.fitted
@@ -302,11 +294,16 @@ class _Search:
             threshold *= PATH_RATIO
             if threshold < self.floor:
                 return candidates
-            solution = solve(self.problem, threshold, source=self.source, start=solution)
+            solution = solve(
+                self.problem,
+                threshold,
+                source=self.source,
+                start=solution,
+                max_iter=newton.PATIENCE,
+            )
             self.steps += solution.n_iter
-            n_free = np.count_nonzero(solution.free)
             free = float(self.weights[solution.free].sum())
-            if free < FEWEST_FREE * total or n_free < 2:
+            if free < FEWEST_FREE * total or units(self.weights, solution.free) < 2.0:
                 return candidates
             self.history.append(threshold)
             candidates.append(self._candidate(solution, threshold))
@@ -352,8 +349,15 @@ def scales_for(problem: Problem, loo: LeaveOneOut, sigma: float | None) -> tuple
     if sigma is None:
         floor = NOISE_FLOOR * spread
         sigma = thresholds.noise_scale(loo, problem.weights, problem.active, floor)
+    return sigma, thresholds.row_scales(loo, sigma, spread, mean_variance(problem))
+
+
+def mean_variance(problem: Problem) -> float:
+    """K̄, the mean prior variance: mean Q_ii, less the mean of Q with an intercept."""
     share = problem.weights / problem.weights.sum()
     mean = float(share @ problem.gram.diagonal)
-    if problem.fit_intercept:
-        mean -= float(share @ problem.gram.matvec(share))
-    return sigma, thresholds.row_scales(loo, sigma, spread, mean)
+    if not problem.fit_intercept:
+        return mean
+    centred = mean - float(share @ problem.gram.matvec(share))
+    # Rows that are all alike leave rounding here, of either sign.
+    return centred if centred > 1e-10 * mean else 0.0

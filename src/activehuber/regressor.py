@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 from activehuber import graphs
 from activehuber import validation as check
@@ -23,7 +28,7 @@ from activehuber.fitting import (
     fit_targets,
     weigh_labels,
 )
-from activehuber.kernels import Kernel, resolve_gamma
+from activehuber.kernels import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.views import View, check_view_weights, resolve_columns, view_names
 
 
@@ -91,8 +96,8 @@ class HLRegressor(RegressorMixin, BaseEstimator):
     fit_intercept : bool, default=True
         Whether to fit an unpenalised intercept b.
     tol : float, default=1e-10
-        A fit whose relative duality gap exceeds `tol`, or whose KKT residual exceeds
-        100 * tol, raises a ConvergenceWarning.
+        A fit whose relative duality gap exceeds 10 * tol, or whose KKT residual exceeds
+        100 * tol, raises a ConvergenceWarning: 1e-9 and 1e-8 by default.
     max_iter : int, default=200
         Newton steps of one solve at most.
     verbose : int, default=0
@@ -300,8 +305,9 @@ class HLRegressor(RegressorMixin, BaseEstimator):
         float
         """
         y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan")
-        predicted = np.reshape(self.predict(X), (len(y), -1))
         weights = None if sample_weight is None else np.asarray(sample_weight)
+        check_consistent_length(X, y, weights)
+        predicted = np.reshape(self.predict(X), (len(y), -1))
         scores = []
         for labels, prediction in zip(y.reshape(len(y), -1).T, predicted.T, strict=True):
             given = ~np.isnan(labels)
@@ -358,9 +364,13 @@ class HLRegressor(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.views is None and self.kernel == "precomputed"
+        tags.input_tags.pairwise = self._is_precomputed()
         tags.target_tags.multi_output = True
         return tags
+
+    def _is_precomputed(self) -> bool:
+        by_name = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return self.views is None and by_name
 
     # --- attributes that need leave-one-out residuals -----------------------------------
 
@@ -423,13 +433,13 @@ class HLRegressor(RegressorMixin, BaseEstimator):
         check.check_integer("max_iter", self.max_iter, at_least=1)
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> Data:
-        X = validate_data(self, X, dtype=np.float64, order="C")
+        X = validate_data(self, X, dtype=np.float64, order="C", copy=not self._is_precomputed())
         y = check.check_labels(y, len(X))
         self._several_targets = y.ndim == 2
         y = y.reshape(len(X), -1)
         weights = check.check_weights(sample_weight, y)
         mask = check.check_trusted(trusted, y.shape)
-        if self.views is None and self.kernel == "precomputed":
+        if self._is_precomputed():
             X = check.check_precomputed(X)
         if self.manifold > 0.0:
             for holder in [self] if self.views is None else self.views:
@@ -500,10 +510,13 @@ def _view_settings(
 ) -> ViewSettings:
     """A view, or the regressor itself, with its kernel resolved on the view's columns."""
     X = data.X if columns is None else data.X[:, columns]
-    precomputed = holder.kernel == "precomputed"
+    if isinstance(holder.kernel, str) and holder.kernel == "precomputed":
+        gamma = gamma_from_gram(holder.gamma, X)
+    else:
+        gamma = resolve_gamma(holder.gamma, X, data.weights)
     kernel = Kernel(
         name=holder.kernel,
-        gamma=1.0 if precomputed else resolve_gamma(holder.gamma, X, data.weights),
+        gamma=gamma,
         degree=int(holder.degree),
         coef0=float(holder.coef0),
         params=dict(holder.kernel_params or {}),

@@ -74,17 +74,17 @@ def row_scales(loo: LeaveOneOut, sigma: float, spread: float, mean_variance: flo
     return np.maximum(noise, spread * np.sqrt(loo.variance / mean_variance))
 
 
-def quality(errors: Vector, cuts: Vector, kept: Mask) -> Vector:
+def quality(errors: Vector, cuts: Vector, kept: Mask, trusted: Mask) -> Vector:
     """Label quality in [0, 1]: q(x) = 1/(1 + x²) of x = |e|/cut, so q(1) = ½.
 
     Kept labels lie at or above ½ and dropped ones below. Where the cut that decided is
     not the one given here (a fixed threshold drops nothing; refinements go by in-sample
-    residuals), all cuts are widened by one factor to hold every kept label, and a dropped
-    label inside its cut is put just below ½.
+    residuals), all cuts are widened by one factor to hold every kept label, trusted ones
+    aside, and a dropped label inside its cut is put just below ½.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(errors == 0.0, 0.0, np.abs(errors) / cuts)
-    widest = np.max(ratio[kept & np.isfinite(ratio)], initial=1.0)
+    widest = np.max(ratio[kept & ~trusted & np.isfinite(ratio)], initial=1.0)
     scores = 1.0 / (1.0 + (ratio / widest) ** 2)
     scores[kept] = np.maximum(scores[kept], 0.5)
     scores[~kept] = np.minimum(scores[~kept], np.nextafter(0.5, 0.0))
