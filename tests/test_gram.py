@@ -26,11 +26,9 @@ def make(name, n, rng):
     gram = DenseGram(Q.copy())
     if name == "shifted":
         return Q, mu, Shifted(HeadTail(gram, 1.1 * mu), mu)
-    return (
-        Q,
-        mu,
-        {"direct": DirectSource, "head-tail": HeadTail, "inverse": Inverse}[name](gram, mu),
-    )
+    if name == "inverse":
+        return Q, mu, Inverse(gram, mu, border=False)
+    return Q, mu, {"direct": DirectSource, "head-tail": HeadTail}[name](gram, mu)
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -51,7 +49,7 @@ def test_respond_and_diagonals(name, n, rng):
         got, image = factor.respond(targets, fixed)
         np.testing.assert_allclose(got, v, atol=1e-8)
         np.testing.assert_allclose(image, Q @ v, atol=1e-8)
-        inverse, schur = factor.diagonals()
+        inverse, schur = factor.diagonals(border=False)
         np.testing.assert_allclose(inverse[F], np.diag(np.linalg.inv(A)), atol=1e-8)
         left = Q[np.ix_(N, N)] - Q[np.ix_(N, F)] @ np.linalg.solve(A, Q[np.ix_(F, N)])
         np.testing.assert_allclose(schur[N], np.diag(left), atol=1e-8)
@@ -80,3 +78,31 @@ def test_multiply(columns, order, rng):
     np.testing.assert_allclose(multiply(A, np.asfortranarray(x)), A @ x)
     C = np.ascontiguousarray(A)
     np.testing.assert_allclose(cross_product(C), C @ C.T)
+
+
+@pytest.mark.parametrize("name", ["direct", "inverse", "low-rank"])
+@pytest.mark.parametrize("n", [30, 300])
+def test_the_border_of_ones(name, n, rng):
+    Q, mu, source = make(name, n, rng)
+    if name == "inverse":
+        source = Inverse(DenseGram(Q.copy()), mu, border=True)
+    for share in (0.0, 0.1, 0.4):
+        free = rng.uniform(size=n) >= share
+        targets, fixed, total = rng.normal(size=n), rng.normal(size=n), 0.7
+        fixed[free] = 0
+        F, N = np.flatnonzero(free), np.flatnonzero(~free)
+        ones = np.ones((len(F), 1))
+        A = np.block([[Q[np.ix_(F, F)] + np.diag(mu[F]), ones], [ones.T, np.zeros((1, 1))]])
+        right = np.append((targets - Q @ fixed)[F], total - fixed.sum())
+        solution = np.linalg.solve(A, right)
+        v = fixed.copy()
+        v[F] = solution[:-1]
+        got, image, b = source.factor(free).respond_bordered(targets, fixed, total)
+        np.testing.assert_allclose(got, v, atol=1e-8)
+        np.testing.assert_allclose(image, Q @ v, atol=1e-8)
+        assert b == pytest.approx(solution[-1], abs=1e-8)
+        inverse, schur = source.factor(free).diagonals(border=True)
+        np.testing.assert_allclose(inverse[F], np.diag(np.linalg.inv(A))[:-1], atol=1e-8)
+        reach = np.vstack([Q[np.ix_(F, N)], np.ones((1, len(N)))])
+        left = Q[np.ix_(N, N)] - reach.T @ np.linalg.solve(A, reach)
+        np.testing.assert_allclose(schur[N], np.diag(left), atol=1e-8)

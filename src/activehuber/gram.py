@@ -22,6 +22,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.linalg import (
+    BreakdownError,
     cholesky_in_place,
     inverse_diagonal_in_place,
     inverse_in_place,
@@ -50,11 +51,18 @@ class Factor(Protocol):
         """
         ...
 
-    def diagonals(self) -> tuple[Vector, Vector]:
+    def respond_bordered(
+        self, targets: Vector, fixed: Vector, total: float
+    ) -> tuple[Vector, Vector, float]:
+        """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows and Σ v = total."""
+        ...
+
+    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         """(A_FF⁻¹)_ii on free rows and Q_ii − Q_iF A_FF⁻¹ Q_Fi elsewhere.
 
-        Returns two arrays of shape (l,), each zero where the other is meant. May use up
-        the factor: ask for it last.
+        With a border A_FF is bordered by ones, and Q_iF by a one. Returns two arrays of
+        shape (l,), each zero where the other is meant. May use up the factor: ask for it
+        last.
         """
         ...
 
@@ -88,9 +96,43 @@ class Gram(Protocol):
         """A source for one pattern that also needs its diagonals."""
         ...
 
-    def inverse_source(self, mu: Vector) -> Source:
-        """A source for many patterns that each need their diagonals."""
+    def inverse_source(self, mu: Vector, *, border: bool) -> Source:
+        """A source for many patterns that each need their diagonals.
+
+        With a border only `respond_bordered` and bordered diagonals may be asked for.
+        """
         ...
+
+
+class _Bordered:
+    """The border of ones by way of a second right-hand side, for any factor."""
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        raise NotImplementedError  # pragma: no cover
+
+    def plain_diagonals(self) -> tuple[Vector, Vector]:
+        raise NotImplementedError  # pragma: no cover
+
+    def respond_bordered(
+        self, targets: Vector, fixed: Vector, total: float
+    ) -> tuple[Vector, Vector, float]:
+        pair = np.stack([targets, np.ones_like(targets)], axis=1)
+        v, image = self.respond(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
+        ones = float(v[:, 1].sum())
+        if not ones > 0.0:
+            raise BreakdownError("the constant cannot be told from the kernel")
+        b = (float(v[:, 0].sum()) - total) / ones
+        return v[:, 0] - b * v[:, 1], image[:, 0] - b * image[:, 1], b
+
+    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
+        if not border:
+            return self.plain_diagonals()
+        ones = np.ones((len(self.free), 1))  # type: ignore[attr-defined]
+        u, image = (column[:, 0] for column in self.respond(ones, np.zeros_like(ones)))
+        total = float(u.sum())
+        inverse, schur = self.plain_diagonals()
+        missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)  # type: ignore[attr-defined]
+        return inverse - u**2 / total, schur + missed
 
 
 def submatrix(matrix: Matrix, rows: np.ndarray, columns: np.ndarray) -> Matrix:
@@ -155,10 +197,10 @@ class DenseGram:
     def direct_source(self, mu: Vector) -> DirectSource:
         return DirectSource(self, mu)
 
-    def inverse_source(self, mu: Vector) -> Source:
+    def inverse_source(self, mu: Vector, *, border: bool) -> Source:
         if not self.is_well_conditioned(mu):
             return DirectSource(self, mu)
-        return self._kept("inverse", mu, lambda: Inverse(self, mu))
+        return self._kept(f"inverse {border}", mu, lambda: Inverse(self, mu, border=border))
 
     def is_well_conditioned(self, mu: Vector) -> bool:
         """Whether solves by way of parts of A⁻¹ can be trusted.
@@ -176,7 +218,7 @@ class DenseGram:
         return block
 
 
-class _DenseFactor:
+class _DenseFactor(_Bordered):
     """What every factor of a dense Q shares: `respond` by way of A_FF⁻¹ rhs."""
 
     gram: DenseGram
@@ -192,8 +234,8 @@ class _DenseFactor:
         v = self.solve(targets - known) + fixed
         return v, self.gram.matvec(v)
 
-    def diagonals(self) -> tuple[Vector, Vector]:
-        return Direct(self.gram, self.mu, self.free).diagonals()
+    def plain_diagonals(self) -> tuple[Vector, Vector]:
+        return Direct(self.gram, self.mu, self.free).plain_diagonals()
 
 
 class Direct(_DenseFactor):
@@ -209,7 +251,7 @@ class Direct(_DenseFactor):
         x[self.rows] = solve_cholesky(self.lower, rhs[self.rows])
         return x
 
-    def diagonals(self) -> tuple[Vector, Vector]:
+    def plain_diagonals(self) -> tuple[Vector, Vector]:
         inverse, schur = np.zeros(len(self.gram)), np.zeros(len(self.gram))
         others = np.flatnonzero(~self.free)
         for start in range(0, len(others), BLOCK):
@@ -321,13 +363,27 @@ class _Without(_DenseFactor):
 class Inverse:
     """P = A⁻¹ held explicitly: leaving rows N out needs only chol(P_NN).
 
-    A_FF⁻¹ = P_FF − P_FN P_NN⁻¹ P_NF,      (P_NN⁻¹)_ii = μ_i + Schur diagonal
+        A_FF⁻¹ = P_FF − P_FN P_NN⁻¹ P_NF,      (P_NN⁻¹)_ii = μ_i + Schur diagonal
+
+    With a border the same holds for the inverse of A bordered by ones,
+
+        [ A  1 ]⁻¹   [ P − P11ᵀP/τ   g  ]
+        [ 1ᵀ 0 ]   = [ gᵀ          −1/τ ],      τ = 1ᵀP1,  g = P1/τ ,
+
+    whose first block then stands for P.
     """
 
-    def __init__(self, gram: DenseGram, mu: Vector) -> None:
+    def __init__(self, gram: DenseGram, mu: Vector, *, border: bool) -> None:
         self.gram, self.mu = gram, mu
         every = np.arange(len(gram))
         self.inverse = inverse_in_place(cholesky_in_place(gram.shifted_block(mu, every)))
+        if border:
+            sums = multiply_symmetric(self.inverse, np.ones(len(gram)))
+            self.total = float(sums.sum())
+            self.unit = sums / self.total
+            for start in range(0, len(gram), BLOCK):
+                part = slice(start, start + BLOCK)
+                self.inverse[part] -= np.outer(sums[part], self.unit)
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
         del likely_bound
@@ -336,24 +392,46 @@ class Inverse:
         return _InverseFactor(self, free)
 
 
-class _InverseFactor(_DenseFactor):
+class _InverseFactor:
     def __init__(self, source: Inverse, free: Mask) -> None:
         self.source, self.gram, self.mu, self.free = source, source.gram, source.mu, free
         self.others = np.flatnonzero(~free)
         self.lower = cholesky_in_place(submatrix(source.inverse, self.others, self.others))
 
-    def solve(self, rhs: Matrix) -> Matrix:
-        """x = P (rhs_F − E_N t) with t such that x_N = 0."""
-        masked = np.where(self.free[:, None], rhs, 0.0)
-        if len(self.others) == 0:
-            return multiply_symmetric(self.source.inverse, masked)
-        on_others = multiply_symmetric(self.source.inverse, masked)[self.others]
-        masked[self.others] = -solve_cholesky(self.lower, on_others)
-        x = multiply_symmetric(self.source.inverse, masked)
-        x[self.others] = 0.0
-        return x
+    def _solve(self, right: Vector, offset: Vector | float) -> tuple[Vector, Vector]:
+        """x = P z + offset with x_N = 0, and the z that does it: right_F, and −t on N."""
+        P = self.source.inverse
+        z = np.where(self.free, right, 0.0)
+        x = multiply_symmetric(P, z) + offset
+        if len(self.others):
+            z[self.others] = -solve_cholesky(self.lower, x[self.others])
+            x = multiply_symmetric(P, z) + offset
+            x[self.others] = 0.0
+        return x, z
 
-    def diagonals(self) -> tuple[Vector, Vector]:
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        columns = [self._column(t, f) for t, f in zip(targets.T, fixed.T, strict=True)]
+        v, image = zip(*columns, strict=True)
+        return np.stack(v, axis=1), np.stack(image, axis=1)
+
+    def _column(self, target: Vector, fixed: Vector) -> tuple[Vector, Vector]:
+        known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
+        x, z = self._solve(target - known, 0.0)
+        return x + fixed, z - self.mu * x + known
+
+    def respond_bordered(
+        self, targets: Vector, fixed: Vector, total: float
+    ) -> tuple[Vector, Vector, float]:
+        """As above; Qx needs no product, since Ax + b = z."""
+        source = self.source
+        known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
+        missing = total - float(fixed.sum())
+        x, z = self._solve(targets - known, source.unit * missing)
+        b = float(source.unit @ z) - missing / source.total
+        return x + fixed, z - self.mu * x - b + known, b
+
+    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
+        del border  # it is part of the inverse
         inverse = np.diagonal(self.source.inverse).copy()
         schur = np.zeros_like(inverse)
         if len(self.others) == 0:
@@ -462,7 +540,11 @@ class LowRankGram:
     def source(self, mu: Vector) -> _LowRankSource:
         return _LowRankSource(self, mu)
 
-    direct_source = inverse_source = source
+    direct_source = source
+
+    def inverse_source(self, mu: Vector, *, border: bool) -> _LowRankSource:
+        del border
+        return self.source(mu)
 
 
 class _LowRankSource:
@@ -474,7 +556,7 @@ class _LowRankSource:
         return _LowRankFactor(self.gram, self.mu, free)
 
 
-class _LowRankFactor:
+class _LowRankFactor(_Bordered):
     """H = I + Ψ_Fᵀ D Ψ_F with D = diag(1/μ), of the size of the rank."""
 
     def __init__(self, gram: LowRankGram, mu: Vector, free: Mask) -> None:
@@ -492,7 +574,7 @@ class _LowRankFactor:
         fitted = multiply(psi, solve_cholesky(self.lower, pulls))
         return self.weight[:, None] * (targets - fitted) + fixed, fitted
 
-    def diagonals(self) -> tuple[Vector, Vector]:
+    def plain_diagonals(self) -> tuple[Vector, Vector]:
         half = solve_lower(self.lower, self.gram.features.T)
         variance = np.einsum("ij,ij->j", half, half)
         inverse = self.weight * (1.0 - self.weight * variance)

@@ -89,15 +89,7 @@ def _diagonals(problem: Problem, solution: Solution) -> tuple[Vector, Vector]:
     """diag(B⁻¹) on free rows and the Schur diagonal elsewhere, border included."""
     if solution.factor is None:
         return np.zeros_like(problem.y), problem.gram.diagonal.copy()
-    if not problem.fit_intercept:
-        return solution.factor.diagonals()
-    ones = np.ones((len(problem.y), 1))
-    u, image = solution.factor.respond(ones, np.zeros_like(ones))
-    u, image = u[:, 0], image[:, 0]
-    total = float(u.sum())
-    inverse, schur = solution.factor.diagonals()
-    inverse = inverse - u**2 / total
-    return inverse, schur + np.where(solution.free, 0.0, (1.0 - image) ** 2 / total)
+    return solution.factor.diagonals(border=problem.fit_intercept)
 
 
 def refit_without(problem: Problem, start: Solution, row: int, threshold: float) -> float:

@@ -278,13 +278,7 @@ def bordered_response(
     if not problem.fit_intercept:
         v, fitted = factor.respond(targets[:, None], fixed[:, None])
         return v[:, 0], fitted[:, 0], 0.0
-    pair = np.stack([targets, np.ones_like(targets)], axis=1)
-    v, fitted = factor.respond(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
-    ones = float(v[:, 1].sum())
-    if not ones > 0.0:
-        raise BreakdownError("the constant cannot be told from the kernel")
-    b = (float(v[:, 0].sum()) - total) / ones
-    return v[:, 0] - b * v[:, 1], fitted[:, 0] - b * fitted[:, 1], b
+    return factor.respond_bordered(targets, fixed, total)
 
 
 def _continuation(

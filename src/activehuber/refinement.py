@@ -187,8 +187,12 @@ def paper(
 NOISE_FLOOR = 1e-3
 # Factor between the thresholds tried on the way down.
 PATH_RATIO = 0.6
+# Share of the labels that each of them binds in addition, at least.
+PATH_SHARE = 0.08
 # The way down ends when fewer labels than this share are free.
 FEWEST_FREE = 0.1
+# With most labels bound, it also ends when the score is not better by at least a tenth.
+WORTH_GOING_ON = 0.9
 # Of the points on the way, so many become starts of the search for labels to keep.
 N_STARTS = 4
 MOST_ROUNDS = 30
@@ -268,7 +272,9 @@ class _Search:
 
     def run(self) -> tuple[Mask, float]:
         """Kept labels and σ̂."""
-        self.source = self.problem.gram.inverse_source(self.mu)
+        self.source = self.problem.gram.inverse_source(
+            self.mu, border=self.problem.fit_intercept
+        )
         self.mean_variance = mean_variance(self.problem)
         starts = sorted(self._path(), key=lambda candidate: candidate.score)[:N_STARTS]
         ends = [self._fixed_point(start) for start in starts]
@@ -291,7 +297,7 @@ class _Search:
         candidates = [self._candidate(solution, np.inf)]
         total = float(self.weights.sum())
         while True:
-            threshold *= PATH_RATIO
+            threshold = self._next_threshold(solution, threshold)
             if threshold < self.floor:
                 return candidates
             solution = solve(
@@ -306,7 +312,18 @@ class _Search:
             if free < FEWEST_FREE * total or units(self.weights, solution.free) < 2.0:
                 return candidates
             self.history.append(threshold)
+            best = min(candidate.score for candidate in candidates)
             candidates.append(self._candidate(solution, threshold))
+            if free < 0.5 * total and candidates[-1].score > WORTH_GOING_ON * best:
+                return candidates
+
+    def _next_threshold(self, solution: Solution, threshold: float) -> float:
+        """Lower by PATH_RATIO, and so far that PATH_SHARE more of the labels are bound."""
+        residuals = np.abs(self.problem.y - solution.intercept - solution.fitted)
+        bound = float(self.weights[~solution.free].sum() / self.weights.sum())
+        share = max(0.0, 1.0 - bound - PATH_SHARE)
+        level = thresholds.weighted_quantile(residuals, self.weights, share)
+        return min(PATH_RATIO * threshold, level)
 
     def _keep(self, loo: LeaveOneOut, sigma: float) -> Mask:
         """Labels inside their cut, at least half of them, and all trusted ones."""

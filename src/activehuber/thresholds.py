@@ -27,6 +27,14 @@ def weighted_median(values: Vector, weights: Vector) -> float:
     return 0.5 * float(ranked[low] + ranked[min(high, len(ranked) - 1)])
 
 
+def weighted_quantile(values: Vector, weights: Vector, share: float) -> float:
+    """The smallest value below or at which `share` of the weight lies."""
+    order = np.argsort(values, kind="stable")
+    cumulated = np.cumsum(weights[order])
+    place = int(np.searchsorted(cumulated, share * cumulated[-1] * (1.0 - 1e-12)))
+    return float(values[order][min(place, len(values) - 1)])
+
+
 def mean_of_smaller_half(values: Vector, weights: Vector) -> float:
     """Mean of the smaller half of the values by weight (a trimmed mean)."""
     order = np.argsort(values, kind="stable")
