@@ -1,10 +1,12 @@
 import os
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
 from hypothesis import settings
 
+matplotlib.use("Agg")
 settings.register_profile("house", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("house")
 

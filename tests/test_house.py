@@ -31,6 +31,7 @@ FLOW = [
     "fitting",
     "model_selection",
     "regressor",
+    "displays",
     "__init__",
 ]
 

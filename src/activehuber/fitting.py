@@ -38,6 +38,7 @@ from activehuber.weights import learn_weights
 WEIGHTS_TOLERANCE = 1e-6
 
 Result = TypeVar("Result")
+Complaint = tuple[type[Warning], str]
 
 
 @dataclass(frozen=True)
@@ -160,10 +161,15 @@ class Fitted:
 def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
     """Fit and certify each target; weigh its labels where the threshold needs it."""
     task = _Task(settings, data)
-    return [_fit(_Target(task, index)) for index in range(data.y.shape[1])]
+    results = [_fit(_Target(task, index)) for index in range(data.y.shape[1])]
+    for _, complaints in results:
+        for category, message in complaints:
+            warnings.warn(message, category, stacklevel=3)
+    return [fitted for fitted, _ in results]
 
 
-def _fit(target: _Target) -> Fitted:
+def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
+    """One target, and the warnings it deserves."""
     settings, task = target.settings, target.task
     trace = target.with_fallback(target.solve)
     fit = recover(
@@ -175,7 +181,7 @@ def _fit(target: _Target) -> Fitted:
         least_squares=trace.least_squares,
         minimiser=trace.certified,
     )
-    _warn(settings, trace, fit, target.view_weights_residual)
+    complaints = _complaints(settings, trace, fit, target.view_weights_residual)
     evidence = None
     if settings.threshold == "adaptive" or settings.precomputed:
         evidence = target.weigh(
@@ -183,7 +189,7 @@ def _fit(target: _Target) -> Fitted:
         )
     dual_coef = np.zeros((len(task.data.y), len(settings.views)))
     dual_coef[task.rows] = fit.coefficients
-    return Fitted(
+    fitted = Fitted(
         dual_coef=dual_coef,
         intercept=fit.intercept + target.centre,
         view_weights=target.reduction.weights,
@@ -198,6 +204,7 @@ def _fit(target: _Target) -> Fitted:
         sigma=trace.sigma,
         evidence=evidence,
     )
+    return fitted, complaints
 
 
 def weigh_labels(settings: Settings, data: Data, fitted: list[Fitted]) -> list[Evidence]:
@@ -448,17 +455,17 @@ def _beyond_precision(reduction: Reduction, settings: Settings) -> ValueError:
     )
 
 
-def _warn(
+def _complaints(
     settings: Settings, trace: refinement.Trace, fit: Fit, weights_residual: float
-) -> None:
-    """One warning if the certificate is not good enough or nothing could be refined."""
+) -> list[Complaint]:
+    """Warnings if the certificate is not good enough or nothing could be refined."""
+    complaints: list[Complaint] = []
     if weights_residual > WEIGHTS_TOLERANCE:
-        warnings.warn(
+        message = (
             f"the learnt view weights are not optimal (residual {weights_residual:.1e}); "
-            "use a larger alpha, or give view_weights",
-            ConvergenceWarning,
-            stacklevel=5,
+            "use a larger alpha, or give view_weights"
         )
+        complaints.append((ConvergenceWarning, message))
     proof, xi = fit.certificate, fit.threshold
     if (
         settings.threshold == "refine"
@@ -466,29 +473,27 @@ def _warn(
         and len(trace.history) == 1
     ):
         if trace.threshold <= settings.threshold_step:
-            warnings.warn(
+            message = (
                 f"no refinement was possible: threshold_step={settings.threshold_step:g} is "
                 f"not below the largest residual {xi:.3g}; choose a smaller threshold_step "
-                '(it is in units of y) or threshold="adaptive"',
-                UserWarning,
-                stacklevel=5,
+                '(it is in units of y) or threshold="adaptive"'
             )
+            complaints.append((UserWarning, message))
     if not trace.certified:
-        return
+        return complaints
     if proof.kkt_rounding >= 0.125:
-        warnings.warn(
+        message = (
             "in double precision it cannot be decided which labels lie within the threshold "
             f"(rounding is {proof.kkt_rounding:.1g} of it); use a larger alpha or "
-            "threshold, or standardise the features",
-            ConvergenceWarning,
-            stacklevel=5,
+            "threshold, or standardise the features"
         )
+        complaints.append((ConvergenceWarning, message))
     elif proof.duality_gap > 10.0 * settings.tol or proof.kkt_residual > 100.0 * settings.tol:
         status = trace.solution.status
         reason = status.value if status is not Status.CONVERGED else Status.STALLED.value
-        warnings.warn(
+        message = (
             f"the fit is not certified: duality gap {proof.duality_gap:.1e} (tol "
-            f"{settings.tol:g}), KKT residual {proof.kkt_residual:.1e}; {reason}",
-            ConvergenceWarning,
-            stacklevel=5,
+            f"{settings.tol:g}), KKT residual {proof.kkt_residual:.1e}; {reason}"
         )
+        complaints.append((ConvergenceWarning, message))
+    return complaints

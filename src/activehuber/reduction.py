@@ -26,6 +26,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
+from scipy import sparse
 
 from activehuber._typing import Matrix, Vector
 from activehuber.gram import DenseGram, Gram, LowRankGram, absolute_product, submatrix
@@ -34,6 +35,7 @@ from activehuber.linalg import (
     BreakdownError,
     cholesky_in_place,
     cross_product,
+    inverse_in_place,
     multiply,
     multiply_symmetric,
     pivoted_cholesky,
@@ -49,6 +51,10 @@ NOT_MERCER = (
     "kernel: the Gram matrix is not positive semi-definite; use a Mercer kernel, or clip the "
     "negative eigenvalues of a precomputed one"
 )
+# Spread of the pivots of K up to which K⁻¹ is used, where views are coupled.
+WELL_CONDITIONED = 1e7
+# κ_B m · trace K from which I − κ_B m S is not formed as a difference.
+CANCELLING = 1e7
 # A low-rank factor pays off below this share of the rows.
 LOW_RANK_SHARE = 0.5
 
@@ -475,31 +481,76 @@ class _Coupled:
 
 
 def _smoothing_pair(part: Part, ratio: float, scale: float) -> tuple[Matrix, Matrix]:
-    """S = (I + K B)⁻¹ K and D = I − scale·S, with B = κM + scale·I.
+    """S = (K⁻¹ + B)⁻¹ and D = I − scale·S, with B = κM + scale·I.
 
-    One of them is solved for and the other follows. Where scale·K is large S is near
-    I/scale and D would cancel, so there D = (I + K B)⁻¹ (I + κ K M) is solved for.
+    Where scale·K is huge S is near I/scale and D would cancel; there D is solved for as
+    (I + K B)⁻¹ (I + κ K M) and S follows. Else S comes by the cheapest way that K allows;
+    what that loses, the refinement against K gives back.
     """
     K = part.operator.matrix
     if K is None:
         assert part.features is not None
-        K = cross_product(part.features)
-    bent = ratio * (part.penalty @ K) if ratio > 0.0 else None  # κ M K = (κ K M)ᵀ
-    system = scale * K  # becomes I + B K, the transpose of I + K B
-    if bent is not None:
-        system += bent
-    _diagonal(system)[...] += 1.0
-    if scale * float(np.mean(np.diagonal(K))) < 1.0:
-        square = symmetrise(solve_general(system.T, K.T).T)
+        trace = float(np.sum(part.features**2))
+    else:
+        trace = float(np.trace(K))
+    if scale * trace < CANCELLING:
+        square = _smoothing_matrix(part, ratio, scale)
         complement = -scale * square
         _diagonal(complement)[...] += 1.0
         return square, complement
-    right = np.zeros_like(K) if bent is None else bent
+    if K is None:
+        assert part.features is not None
+        K = cross_product(part.features)
+    right = np.zeros_like(K)
+    if ratio > 0.0:
+        right += ratio * (part.penalty @ K)  # κ M K = (κ K M)ᵀ
+    system = scale * K + right  # becomes I + B K, the transpose of I + K B
+    _diagonal(system)[...] += 1.0
     _diagonal(right)[...] += 1.0
     complement = symmetrise(solve_general(system.T, right.T, overwrite=True).T)
     square = complement / -scale
     _diagonal(square)[...] += 1.0 / scale
     return square, complement
+
+
+def _smoothing_matrix(part: Part, ratio: float, scale: float) -> Matrix:
+    """S = (K⁻¹ + B)⁻¹: by features if there are, by K⁻¹ if K allows it, else by LU."""
+    if part.features is not None:
+        return cross_product(_smoother(part, ratio, scale))
+    K = part.operator.matrix
+    assert K is not None
+    inverse = _inverse_if_well_conditioned(K)
+    if inverse is not None:
+        if ratio > 0.0:
+            _add(inverse, ratio, part.penalty)
+        _diagonal(inverse)[...] += scale
+        return inverse_in_place(cholesky_in_place(inverse))
+    system = scale * K  # becomes I + B K, the transpose of I + K B
+    if ratio > 0.0:
+        system += ratio * (part.penalty @ K)
+    _diagonal(system)[...] += 1.0
+    return symmetrise(solve_general(system.T, K.T).T)
+
+
+def _inverse_if_well_conditioned(K: Matrix) -> Matrix | None:
+    """K⁻¹ if the pivots of its Cholesky factor lie within WELL_CONDITIONED of each other."""
+    try:
+        lower = cholesky_in_place(K.copy())
+    except BreakdownError:
+        return None
+    pivots = np.diagonal(lower) ** 2
+    if np.max(pivots) > WELL_CONDITIONED * np.min(pivots):
+        return None
+    return inverse_in_place(lower)
+
+
+def _add(target: Matrix, factor: float, penalty: Any) -> None:
+    """target ← target + factor·penalty, in place, for a dense or sparse penalty."""
+    if sparse.issparse(penalty):
+        entries = penalty.tocoo()
+        target[entries.row, entries.col] += factor * entries.data
+    else:
+        target += factor * penalty
 
 
 def _diagonal(matrix: Matrix) -> Vector:

@@ -1,0 +1,153 @@
+"""Pictures of a fitted model, in matplotlib; imported only when one is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from activehuber._typing import Matrix, Vector
+from activehuber.regressor import HLRegressor
+
+# Colours that differ in lightness too, and markers: never colour alone.
+COLOURS = ("#2166ac", "#b35806", "#1b7837", "#762a83", "#666666", "#c51b7d")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError(
+            'drawing needs matplotlib; install it with pip install "activehuber[plot]"'
+        ) from None
+    return plt
+
+
+class ViewDisplay:
+    """The weight of each view and its part of the prediction.
+
+    Parameters
+    ----------
+    names : list of str
+        One a view.
+    shares : ndarray of shape (n_views,)
+        m (c^α)²: they add up to 1 for uniform and for learnt weights.
+    parts : ndarray of shape (n_rows, n_views)
+        c^α f^α(x), each view's part of the prediction.
+    prediction : ndarray of shape (n_rows,)
+
+    Attributes
+    ----------
+    axes_ : ndarray of two matplotlib Axes
+        The weights, and the parts over the prediction.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLRegressor, View, ViewDisplay
+    >>> X = np.random.default_rng(0).normal(size=(60, 4))
+    >>> views = [View([0, 1], name="size"), View([2, 3], name="texture")]
+    >>> model = HLRegressor(views=views, view_weights="learn").fit(X, np.sin(X[:, 0]))
+    >>> display = ViewDisplay.from_estimator(model, X)
+    >>> [text.get_text() for text in display.axes_[0].get_yticklabels()]
+    ['size', 'texture']
+    """
+
+    def __init__(
+        self, *, names: list[str], shares: Vector, parts: Matrix, prediction: Vector
+    ) -> None:
+        self.names = names
+        self.shares = shares
+        self.parts = parts
+        self.prediction = prediction
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: HLRegressor, X: Any, *, target: int = 0, ax: Any = None
+    ) -> ViewDisplay:
+        """Draw a fitted regressor.
+
+        Parameters
+        ----------
+        estimator : HLRegressor
+            Fitted, with or without views.
+        X : array-like of shape (n_rows, n_features)
+            Rows to draw the parts of.
+        target : int, default=0
+            Which one, if the regressor was fitted to several.
+        ax : array of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+
+        Returns
+        -------
+        ViewDisplay
+        """
+        check_is_fitted(estimator)
+        parts, intercept = estimator.predict_views(X), estimator.intercept_
+        weights = estimator.view_weights_
+        if parts.ndim == 3:
+            parts, weights = parts[:, :, target], weights[:, target]
+            intercept = intercept[target]
+        display = cls(
+            names=[view.name for view in estimator._settings.views],
+            shares=len(weights) * weights**2,
+            parts=parts,
+            prediction=parts.sum(axis=1) + intercept,
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> ViewDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : array of two matplotlib Axes, default=None
+
+        Returns
+        -------
+        ViewDisplay
+        """
+        if ax is None:
+            _, ax = _pyplot().subplots(
+                1, 2, figsize=(9, 3.6), width_ratios=(1, 2), layout="constrained"
+            )
+        axes = np.asarray(ax, dtype=object).ravel()
+        if len(axes) != 2:
+            raise ValueError(f"ax must hold two Axes, got {len(axes)}")
+        self.axes_, self.figure_ = axes, axes[0].figure
+        self._draw_weights(axes[0])
+        self._draw_parts(axes[1])
+        return self
+
+    def _draw_weights(self, ax: Any) -> None:
+        rows = np.arange(len(self.names))
+        bars = ax.barh(rows, self.shares, color=self._cycle(COLOURS))
+        ax.bar_label(bars, fmt="%.2f", padding=3)
+        uniform = 1.0 / len(rows)
+        ax.axvline(uniform, color="0.3", ls=":", lw=1)
+        ax.annotate("uniform", (uniform, -0.6), ha="center", fontsize=8, color="0.3")
+        ax.set_yticks(rows, self.names)
+        ax.set_ylim(len(rows) - 0.4, -0.85)
+        ax.set_xlim(0, 1.25 * max(uniform, float(np.max(self.shares))))
+        ax.set_xlabel("share m c²")
+        ax.set_title("weight of each view")
+
+    def _draw_parts(self, ax: Any) -> None:
+        marks = zip(
+            self.names, self.parts.T, self._cycle(COLOURS), self._cycle(MARKERS), strict=True
+        )
+        for name, part, colour, marker in marks:
+            ax.scatter(
+                self.prediction, part, s=14, color=colour, marker=marker, alpha=0.6, label=name
+            )
+        ax.axhline(0.0, color="0.3", lw=0.8)
+        ax.set_xlabel("prediction")
+        ax.set_ylabel("part of the prediction")
+        ax.set_title("what each view adds")
+        ax.legend(loc="best", fontsize=8)
+
+    def _cycle(self, values: tuple[str, ...]) -> list[str]:
+        return [values[i % len(values)] for i in range(len(self.names))]
