@@ -272,6 +272,14 @@ def test_learnt_weights_belong_to_the_labels_in_use(mode):
     assert model.duality_gap_ <= 1e-9 and model.kkt_residual_ <= 1e-8
 
 
+@pytest.mark.parametrize("y", [[2.0, np.nan, np.nan, np.nan], [2.0, 2.0, 2.0, 2.0]])
+def test_nothing_to_learn_keeps_uniform_weights(y):
+    X = np.random.default_rng(0).normal(size=(4, 2))
+    model = HLRegressor(views=[View([0]), View([1])], view_weights="learn").fit(X, y)
+    np.testing.assert_array_equal(model.view_weights_, [0.5, 0.5])
+    np.testing.assert_allclose(model.predict(X), 2.0)
+
+
 # --- several targets --------------------------------------------------------------------
 
 

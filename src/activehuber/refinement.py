@@ -191,7 +191,7 @@ PATH_RATIO = 0.6
 PATH_SHARE = 0.08
 # The way down ends when fewer labels than this share are free.
 FEWEST_FREE = 0.1
-# With most labels bound, it also ends when the score is not better by at least a tenth.
+# With a quarter of the labels bound, it also ends when the score is not a tenth better.
 WORTH_GOING_ON = 0.9
 # Of the points on the way, so many become starts of the search for labels to keep.
 N_STARTS = 4
@@ -314,7 +314,7 @@ class _Search:
             self.history.append(threshold)
             best = min(candidate.score for candidate in candidates)
             candidates.append(self._candidate(solution, threshold))
-            if free < 0.5 * total and candidates[-1].score > WORTH_GOING_ON * best:
+            if free < 0.75 * total and candidates[-1].score > WORTH_GOING_ON * best:
                 return candidates
 
     def _next_threshold(self, solution: Solution, threshold: float) -> float:

@@ -25,7 +25,7 @@ from activehuber.problem import Problem
 from activehuber.reduction import Reduction
 
 MOST_STEPS = 200
-# A weight below this share of 1/m is a view that is not used.
+# A view whose d is below this share of all is not used.
 NEGLIGIBLE = 1e-14
 
 
@@ -94,7 +94,9 @@ def learn_weights(reduction: Reduction, problem: Problem, threshold: float) -> L
     def consider(d: Vector) -> None:
         nonlocal best_d, best, gradient, pulls
         d = np.maximum(d, 0.0)
-        d = np.where(d < NEGLIGIBLE / m, 0.0, d)
+        d = np.where(d < NEGLIGIBLE * d.sum(), 0.0, d)
+        if not d.sum() > 0.0:
+            return  # no view pulls: the intercept alone fits the labels
         d = d / (m * d.sum())
         value, slope, new_pulls = objective.evaluate(d)
         if value < best:
