@@ -59,11 +59,43 @@ def recover(
     minimiser : bool
         Whether the solution claims to minimise the objective; if not it is only certified.
     """
+
+    def attempt(precise: bool) -> Fit:
+        return _recover(
+            reduction,
+            problem,
+            solution,
+            threshold,
+            centre,
+            least_squares=least_squares,
+            minimiser=minimiser,
+            precise=precise,
+        )
+
+    fit = attempt(precise=False)
+    if not minimiser or fit.certificate.kkt_residual <= GOOD:
+        return fit
+    # Long sums of large terms: form the residual once more in extended precision.
+    again = attempt(precise=True)
+    return min(fit, again, key=_kkt_residual)
+
+
+def _recover(
+    reduction: Reduction,
+    problem: Problem,
+    solution: Solution,
+    threshold: float,
+    centre: float,
+    *,
+    least_squares: bool,
+    minimiser: bool,
+    precise: bool,
+) -> Fit:
     level = np.inf if least_squares else threshold
     solution, coefficients, values = _refine(
-        reduction, problem, solution, level, ROUNDS if minimiser else 0
+        reduction, problem, solution, level, ROUNDS if minimiser else 0, precise
     )
-    evaluation = reduction.expansion.evaluate(coefficients)
+    evaluation = reduction.expansion.evaluate(coefficients, precise=precise)
     labels, weights = _on_expansion(reduction, problem, centre)
 
     def fit_with(intercept: float) -> Fit:
@@ -96,7 +128,11 @@ def recover(
     rounding = np.maximum(rounding + np.abs(problem.y), np.finfo(np.float64).tiny)
     trust = np.where(solution.free, (np.min(rounding) / rounding) ** 2, 0.0)
     precise = fit_with(balanced.intercept + float(error @ trust / trust.sum()))
-    return min(balanced, precise, key=lambda fit: fit.certificate.kkt_residual)
+    return min(balanced, precise, key=_kkt_residual)
+
+
+def _kkt_residual(fit: Fit) -> float:
+    return fit.certificate.kkt_residual
 
 
 def _on_expansion(
@@ -111,13 +147,18 @@ def _on_expansion(
 
 
 def _refine(
-    reduction: Reduction, problem: Problem, solution: Solution, threshold: float, rounds: int
+    reduction: Reduction,
+    problem: Problem,
+    solution: Solution,
+    threshold: float,
+    rounds: int,
+    precise: bool,
 ) -> tuple[Solution, Matrix, Vector]:
     mu = problem.mu
     zero = np.zeros_like(problem.y)
     v, b = solution.v, solution.intercept
     coefficients = reduction.expand(v)
-    values = reduction.fitted(coefficients)
+    values = reduction.fitted(coefficients, precise=precise)
 
     def constant(difference: Vector) -> float:
         # The reduced matrix may have its features centred; b takes the constant up.
@@ -138,7 +179,7 @@ def _refine(
         )
         new_v = v + change
         new_coefficients = coefficients + reduction.expand_change(change)
-        new_values = reduction.fitted(new_coefficients)
+        new_values = reduction.fitted(new_coefficients, precise=precise)
         new_b = b + shift + constant(response - (new_values - values))
         new_error = np.where(solution.free, problem.y - new_b - new_values - mu * new_v, 0.0)
         if not np.max(np.abs(new_error)) < worst:

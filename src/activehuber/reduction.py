@@ -70,12 +70,22 @@ class Operator:
         assert held is not None
         return len(held)
 
-    def __call__(self, w: Vector) -> Vector:
-        """K w."""
+    def __call__(self, w: Vector, *, precise: bool = False) -> Vector:
+        """K w; `precise` sums in extended precision, where the machine has it."""
+        if precise:
+            return self._precise(w)
         if self.matrix is not None:
             return multiply_symmetric(self.matrix, w)
         assert self.features is not None
         return multiply(self.features, multiply(self.features.T, w))
+
+    def _precise(self, w: Vector) -> Vector:
+        wide = w.astype(np.longdouble)
+        if self.matrix is not None:
+            return _wide_product(self.matrix, wide).astype(np.float64)
+        assert self.features is not None
+        theta = self.features.T.astype(np.longdouble) @ wide
+        return _wide_product(self.features, theta).astype(np.float64)
 
     def magnitude(self, w: Vector) -> Vector:
         """|K||w|; for features |Φ||Φᵀ||w|, the rounding of the product as computed."""
@@ -84,6 +94,12 @@ class Operator:
         assert self.features is not None
         absolute = np.abs(self.features)
         return multiply(absolute, multiply(absolute.T, np.abs(w)))
+
+
+def _wide_product(matrix: Matrix, x: np.ndarray) -> np.ndarray:
+    """matrix @ x in extended precision, in row blocks."""
+    blocks = range(0, len(matrix), 256)
+    return np.concatenate([matrix[i : i + 256].astype(np.longdouble) @ x for i in blocks])
 
 
 @dataclass(frozen=True)
@@ -147,9 +163,10 @@ class Expansion:
         """Whether there is no penalty but ‖f‖²_K."""
         return self.ratio == 0.0 and self.coupling == 0.0
 
-    def values(self, w: Matrix) -> Matrix:
+    def values(self, w: Matrix, *, precise: bool = False) -> Matrix:
         """f^α = K^α w^α, shape (n, m)."""
-        return np.stack([p.operator(w[:, i]) for i, p in enumerate(self.parts)], axis=1)
+        parts = enumerate(self.parts)
+        return np.stack([p.operator(w[:, i], precise=precise) for i, p in parts], axis=1)
 
     def penalise(self, f: Matrix) -> Matrix:
         """κ M^α f^α + κ_B (m f^α − Σ_β f^β), shape (n, m)."""
@@ -161,9 +178,9 @@ class Expansion:
             out += self.coupling * (f.shape[1] * f - f.sum(axis=1, keepdims=True))
         return out
 
-    def evaluate(self, w: Matrix) -> Evaluation:
+    def evaluate(self, w: Matrix, *, precise: bool = False) -> Evaluation:
         """What coefficients w of shape (n, m) give, and the yardsticks of its rounding."""
-        values = self.values(w)
+        values = self.values(w, precise=precise)
         sizes = np.stack(
             [p.operator.magnitude(w[:, i]) for i, p in enumerate(self.parts)], axis=1
         )
@@ -204,9 +221,9 @@ class Reduction:
     weights: Vector
     gram: Gram
 
-    def fitted(self, w: Matrix) -> Vector:
+    def fitted(self, w: Matrix, *, precise: bool = False) -> Vector:
         """Σ_α c^α f^α on labelled rows for coefficients w of shape (n, m)."""
-        return (self.expansion.values(w) @ self.weights)[self.labelled]
+        return (self.expansion.values(w, precise=precise) @ self.weights)[self.labelled]
 
     def sources(self, v: Vector) -> Matrix:
         """c^α v on all rows of the expansion, shape (n, m)."""
