@@ -127,8 +127,8 @@ def _recover(
     rounding = evaluation.values_magnitude[reduction.labelled] @ reduction.weights
     rounding = np.maximum(rounding + np.abs(problem.y), np.finfo(np.float64).tiny)
     trust = np.where(solution.free, (np.min(rounding) / rounding) ** 2, 0.0)
-    precise = fit_with(balanced.intercept + float(error @ trust / trust.sum()))
-    return min(balanced, precise, key=_kkt_residual)
+    sharper = fit_with(balanced.intercept + float(error @ trust / trust.sum()))
+    return min(balanced, sharper, key=_kkt_residual)
 
 
 def _kkt_residual(fit: Fit) -> float:
