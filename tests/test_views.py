@@ -272,6 +272,60 @@ def test_learnt_weights_belong_to_the_labels_in_use(mode):
     assert model.duality_gap_ <= 1e-9 and model.kkt_residual_ <= 1e-8
 
 
+@pytest.mark.parametrize("agreement", [0.0, 1e-6, 1e-3, 1e-1])
+@pytest.mark.parametrize("seed", range(6))
+def test_learnt_weights_beat_a_scan(agreement, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 5))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
+    views = [View([0, 1], name="a"), View([2, 3, 4], "linear")]
+    params = {
+        "views": views,
+        "agreement": agreement,
+        "manifold": 1e-3,
+        "threshold": np.inf,
+        "alpha": 1e-3,
+    }
+    learnt = HLRegressor(view_weights="learn", **params).fit(X, y)
+    assert learnt.view_weights_residual_ <= 1e-6
+    for angle in np.linspace(0, np.pi / 2, 41):
+        c = np.abs([np.cos(angle), np.sin(angle)]) / np.sqrt(2)
+        scanned = HLRegressor(view_weights=c, **params).fit(X, y).objective_
+        assert learnt.objective_ <= scanned * (1 + 1e-9)
+
+
+def test_errors_inside_a_view_name_it():
+    X, y = data(2, n=20)
+    for broken in (
+        View([0], "poly", coef0=-5, name="b"),
+        View([0], lambda a, b: np.nan, name="b"),
+    ):
+        with pytest.raises(ValueError, match="view 'b'"):
+            HLRegressor(views=[View([1]), broken]).fit(X, y)
+    with pytest.raises(ValueError, match="view 'b'"):
+        HLRegressor(
+            views=[View([1]), View([0], graph=lambda Z: np.eye(3), name="b")], manifold=1.0
+        ).fit(X, y)
+
+
+def test_a_given_graph_is_not_read_after_fit(rng):
+    X, y = data(1, n=40)
+    G = np.abs(rng.normal(size=(40, 40)))
+    G += G.T
+    params = {"views": [View([0], graph=G)], "manifold": 1e-2, "threshold": 0.3}
+    expected = HLRegressor(**params).fit(X, y).loo_residuals_
+    model = HLRegressor(**params).fit(X, y)
+    G[:] = G[0, 1]
+    np.testing.assert_array_equal(model.loo_residuals_, expected)
+
+
+def test_wrong_number_of_targets_in_score():
+    X, y = data(1, n=30)
+    model = HLRegressor().fit(X, np.stack([y, y], axis=1))
+    with pytest.raises(ValueError, match="fitted to 2 targets"):
+        model.score(X, y)
+
+
 @pytest.mark.parametrize("y", [[2.0, np.nan, np.nan, np.nan], [2.0, 2.0, 2.0, 2.0]])
 def test_nothing_to_learn_keeps_uniform_weights(y):
     X = np.random.default_rng(0).normal(size=(4, 2))
@@ -392,7 +446,7 @@ def test_parameters_of_views():
     assert params["views__size__gamma"] == "scale" and "views__view1__kernel" in params
     model.set_params(views__view1__kernel="linear", alpha=1e-2)
     assert views[1].kernel == "linear" and model.alpha == 1e-2
-    with pytest.raises(ValueError, match="no view 'texture'"):
+    with pytest.raises(ValueError, match="name among size"):
         model.set_params(views__texture__gamma=1)
     with pytest.raises(ValueError, match="views=None"):
         HLRegressor().set_params(views__size__gamma=1)
@@ -431,6 +485,7 @@ BAD = [
     ([View([0]), View([1])], {"view_weights": [1.0, -1.0]}, ValueError, "not negative"),
     ([View([0]), View([1])], {"view_weights": [0.0, 0.0]}, ValueError, "all zero"),
     ([View([0]), View([1])], {"view_weights": "best"}, ValueError, "learn"),
+    ([View([0]), View([1])], {"view_weights": [1e300, 1.0]}, ValueError, "ordinary size"),
     ([View([0]), 3], {}, TypeError, r"views\[1\]"),
     ([], {}, TypeError, "non-empty"),
     ([View([0])], {"agreement": 1.0}, ValueError, "at least two views"),

@@ -85,9 +85,14 @@ class ViewDisplay:
         -------
         ViewDisplay
         """
+        if not isinstance(estimator, HLRegressor):
+            raise TypeError(f"estimator must be a fitted HLRegressor, got {estimator!r}")
         check_is_fitted(estimator)
         parts, intercept = estimator.predict_views(X), estimator.intercept_
         weights = estimator.view_weights_
+        n_targets = parts.shape[2] if parts.ndim == 3 else 1
+        if target not in range(n_targets):
+            raise ValueError(f"target must be from 0 to {n_targets - 1}, got {target!r}")
         if parts.ndim == 3:
             parts, weights = parts[:, :, target], weights[:, target]
             intercept = intercept[target]

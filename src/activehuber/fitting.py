@@ -88,6 +88,20 @@ class Settings:
     verbose: int
 
     @property
+    def holds_matrices(self) -> bool:
+        """Whether kernel or graph is a matrix that is not kept: labels are weighed in fit."""
+        given = any(graphs.is_matrix(view.graph) for view in self.views)
+        return self.precomputed or (self.manifold > 0.0 and given)
+
+    def without_matrices(self) -> Settings:
+        """The same without graphs that are matrices."""
+        views = tuple(
+            replace(view, graph=None) if graphs.is_matrix(view.graph) else view
+            for view in self.views
+        )
+        return replace(self, views=views)
+
+    @property
     def precomputed(self) -> bool:
         """Whether X is the Gram matrix itself."""
         return self.views[0].kernel.name == "precomputed"
@@ -183,7 +197,7 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
     )
     complaints = _complaints(settings, trace, fit, target.view_weights_residual)
     evidence = None
-    if settings.threshold == "adaptive" or settings.precomputed:
+    if settings.threshold == "adaptive" or settings.holds_matrices:
         evidence = target.weigh(
             trace.problem, fit.solution, fit.residuals, fit.threshold, trace.sigma
         )
@@ -269,19 +283,16 @@ class _Task:
         dense = sum(needs_gram_matrix(view.kernel, x) for view, x in pairs)
         if dense:
             check_memory(len(self.rows), dense, with_penalty=coupled)
+        needs_features = settings.manifold > 0.0 and not coupled
         parts = []
         for view, x in zip(settings.views, X, strict=True):
-            penalty = None
-            if settings.manifold > 0.0:
-                penalty = graphs.build(
-                    view.graph,
-                    x,
-                    n_neighbors=view.n_neighbors,
-                    gamma=view.kernel.gamma,
-                    precomputed=settings.precomputed,
-                )
-            needs_features = settings.manifold > 0.0 and not coupled
-            parts.append(build_part(view.kernel, x, penalty, needs_features=needs_features))
+            try:
+                penalty = self._penalty(view, x) if settings.manifold > 0.0 else None
+                parts.append(build_part(view.kernel, x, penalty, needs_features=needs_features))
+            except (TypeError, ValueError) as error:
+                if view.columns is None:
+                    raise
+                raise type(error)(f"view {view.name!r}: {error}") from error
         try:
             return expand_views(
                 parts,
@@ -295,6 +306,15 @@ class _Task:
                 f"large beside alpha={settings.alpha:g} for double precision; use a larger "
                 "alpha or smaller weights of the other terms"
             ) from None
+
+    def _penalty(self, view: ViewSettings, X: Matrix) -> Any:
+        return graphs.build(
+            view.graph,
+            X,
+            n_neighbors=view.n_neighbors,
+            gamma=view.kernel.gamma,
+            precomputed=self.settings.precomputed,
+        )
 
     def _rows_of_expansion(self, X: Matrix) -> Matrix:
         if len(self.rows) == len(X):

@@ -125,6 +125,11 @@ def build(
     return normalised_laplacian(without_loops(graph))
 
 
+def is_matrix(graph: Any) -> bool:
+    """Whether `graph` is an affinity matrix rather than a name or a callable."""
+    return graph is not None and not isinstance(graph, str) and not callable(graph)
+
+
 def without_loops(affinity: Any) -> Any:
     """A copy of W with a zero diagonal: a row's likeness to itself is no edge."""
     if sparse.issparse(affinity):

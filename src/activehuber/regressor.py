@@ -29,7 +29,13 @@ from activehuber.fitting import (
     weigh_labels,
 )
 from activehuber.kernels import Kernel, gamma_from_gram, resolve_gamma
-from activehuber.views import View, check_view_weights, resolve_columns, view_names
+from activehuber.views import (
+    View,
+    check_view_weights,
+    check_views,
+    resolve_columns,
+    view_names,
+)
 
 
 class HLRegressor(RegressorMixin, BaseEstimator):
@@ -308,6 +314,11 @@ class HLRegressor(RegressorMixin, BaseEstimator):
         weights = None if sample_weight is None else np.asarray(sample_weight)
         check_consistent_length(X, y, weights)
         predicted = np.reshape(self.predict(X), (len(y), -1))
+        if predicted.shape != y.reshape(len(y), -1).shape:
+            raise ValueError(
+                f"y has shape {y.shape}, but the regressor was fitted to "
+                f"{predicted.shape[1]} targets"
+            )
         scores = []
         for labels, prediction in zip(y.reshape(len(y), -1).T, predicted.T, strict=True):
             given = ~np.isnan(labels)
@@ -349,17 +360,22 @@ class HLRegressor(RegressorMixin, BaseEstimator):
         """
         nested = {key: params.pop(key) for key in list(params) if key.startswith("views__")}
         super().set_params(**params)
-        if nested and not _are_views(self.views):
+        if not nested:
+            return self
+        if not _are_views(self.views):
             raise ValueError(f"{next(iter(nested))} was given, but views={self.views!r}")
-        named = dict(zip(view_names(self.views), self.views, strict=True)) if nested else {}
+        named = dict(zip(check_views(self.views), self.views, strict=True))
+        changes = []
         for key, value in nested.items():
             name, _, parameter = key.removeprefix("views__").partition("__")
-            if name not in named:
+            if name not in named or parameter not in named[name].get_params():
                 raise ValueError(
-                    f"invalid parameter {key!r}: there is no view {name!r}, only "
-                    f"{', '.join(named)}"
+                    f"invalid parameter {key!r}: it must be views__<name>__<parameter> with a "
+                    f"name among {', '.join(named)}"
                 )
-            named[name].set_params(**{parameter: value})
+            changes.append((named[name], parameter, value))
+        for view, parameter, value in changes:
+            view.set_params(**{parameter: value})
         return self
 
     def __sklearn_tags__(self):
@@ -443,7 +459,7 @@ class HLRegressor(RegressorMixin, BaseEstimator):
             X = check.check_precomputed(X)
         if self.manifold > 0.0:
             for holder in [self] if self.views is None else self.views:
-                if not isinstance(holder.graph, str) and not callable(holder.graph):
+                if graphs.is_matrix(holder.graph):
                     graphs.check_affinity(holder.graph, len(X))
         return Data(X, y, weights, mask)
 
@@ -477,7 +493,7 @@ class HLRegressor(RegressorMixin, BaseEstimator):
         )
 
     def _assign(self, settings: Settings, data: Data, fitted: list[Fitted]) -> None:
-        self._settings, self._fitted = settings, fitted
+        self._settings, self._fitted = settings.without_matrices(), fitted
         self._labels_fit = (data.y, data.weights, data.trusted)
         self.X_fit_ = None if settings.precomputed else data.X
         collect = self._of_targets

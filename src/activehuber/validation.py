@@ -180,8 +180,8 @@ def check_trusted(trusted: Any, shape: tuple[int, int]) -> Mask:
     mask = np.asarray(trusted)
     if mask.shape not in ((shape[0],), shape) or mask.dtype != bool:
         raise ValueError(
-            f"trusted must be a boolean mask of shape ({shape[0]},), got dtype {mask.dtype} "
-            f"and shape {mask.shape}"
+            f"trusted must be a boolean mask of shape ({shape[0]},) or {shape}, got dtype "
+            f"{mask.dtype} and shape {mask.shape}"
         )
     return np.broadcast_to(mask.reshape(shape[0], -1), shape)
 

@@ -113,6 +113,11 @@ def check_view_weights(view_weights: Any, n_views: int) -> Vector | None:
         raise ValueError(
             f"view_weights has shape {weights.shape}, expected one weight a view: ({n_views},)"
         )
+    if np.any(np.abs(weights) > 1e6):
+        raise ValueError(
+            f"view_weights must be of ordinary size, got {weights.tolist()}; the scale of the "
+            "fit is set by alpha"
+        )
     if not np.all(np.isfinite(weights)) or np.any(weights < 0.0) or not np.any(weights > 0.0):
         raise ValueError(
             "view_weights must be finite, not negative and not all zero, got "

@@ -5,11 +5,13 @@ up always lowers it, so c is kept on Σ (c^α)² = 1/m, where uniform weights li
 
     min J*(c)   over   c >= 0,  Σ (c^α)² = 1/m ,      ∂J*/∂c^α = −2λ vᵀ f^α on labelled rows.
 
-Without agreement J* is convex in d^α = (c^α)², with ∂J*/∂d^α = −λ vᵀ S^α v, and
+At a stationary point the pulls p^α = vᵀf^α/c^α of all views in use are equal. Without agreement
+J* is convex in d^α = (c^α)², with ∂J*/∂d^α = −λ p^α, and
 
-    J*(d) − min J* <= λ (max_α vᵀS^αv / m − Σ_α d^α vᵀS^αv)
+    J*(d) − min J* <= λ (max_α p^α / m − Σ_α d^α p^α)
 
-bounds how far from the optimum the weights are. With agreement only stationarity is claimed.
+bounds how far from the optimum the weights are. With agreement J* is not convex and only
+stationarity is claimed: the gradient along Σ (c^α)² = 1/m, relative to J*.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ from activehuber._typing import Vector
 from activehuber.problem import Problem
 from activehuber.reduction import Reduction
 
-MOST_STEPS = 200
-# A view whose d is below this share of all is not used.
-NEGLIGIBLE = 1e-14
+# Steps of the final equalisation of pulls, and the relative change it takes differences at.
+EQUALISING_STEPS = 4
+DIFFERENCE = 1e-4
+# A view whose share m c² is below this is not used.
+NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -48,90 +52,151 @@ class LearntWeights:
     n_iter: int
 
 
+@dataclass(frozen=True)
+class _Point:
+    """J* at view weights c, with vᵀf^α and the pulls vᵀf^α/c^α."""
+
+    weights: Vector
+    value: float
+    products: Vector
+    pulls: Vector
+
+
 class _Objective:
-    """J*(d) and its gradient in d = c², each evaluation one exact fit."""
+    """J*(c), each evaluation one exact fit; the best point is remembered."""
 
     def __init__(self, reduction: Reduction, problem: Problem, threshold: float) -> None:
         self.reduction, self.problem, self.threshold = reduction, problem, threshold
+        self.coupled = reduction.expansion.coupling > 0.0
         self.n_iter = 0
-        self.start: newton.Solution | None = None
+        m = len(reduction.weights)
+        self.best = self.at(np.full(m, 1.0 / m))
 
-    def evaluate(self, d: Vector) -> tuple[float, Vector, Vector]:
-        """J*, ∂J*/∂d and vᵀf^α/c^α at d."""
+    def at(self, weights: Vector) -> _Point:
         self.n_iter += 1
-        weights = np.sqrt(np.maximum(d, 0.0))
-        problem, reduction = self.problem, self.reduction
-        expansion = reduction.expansion
-        view = expansion.reduce(reduction.labelled, weights, problem.fit_intercept)
-        problem = replace(problem, gram=view.gram)
+        expansion, labelled = self.reduction.expansion, self.reduction.labelled
+        reduced = expansion.reduce(labelled, weights, self.problem.fit_intercept)
+        problem = replace(self.problem, gram=reduced.gram)
         solution = newton.solve(problem, self.threshold)
         v = np.where(problem.active, solution.v, 0.0)
-        # f^α/c^α stays finite as c^α → 0 when views do not couple: smooth v itself.
-        sources = np.zeros((len(expansion), len(d)))
-        if expansion.coupling == 0.0:
-            sources[reduction.labelled] = v[:, None]
-            pulls = v @ expansion.smoother.smooth(sources)[reduction.labelled]
+        if self.coupled:
+            products = v @ expansion.smoother.smooth(reduced.sources(v))[labelled]
+            pulls = products / np.maximum(weights, np.finfo(np.float64).tiny ** 0.5)
         else:
-            sources[reduction.labelled] = np.outer(v, weights)
-            f = expansion.smoother.smooth(sources)[reduction.labelled]
-            pulls = (v @ f) / np.maximum(weights, 1e-8 / len(d))
+            # f^α/c^α = S^α v does not need c^α, which may be zero.
+            unit = replace(reduced, weights=np.ones_like(weights))
+            pulls = v @ expansion.smoother.smooth(unit.sources(v))[labelled]
+            products = weights * pulls
         residuals = problem.y - solution.intercept - solution.fitted
         value = newton.objective(problem, v, solution.fitted, residuals, self.threshold)
-        return value, -problem.alpha * pulls, pulls
+        return _Point(weights, value, products, pulls)
+
+    def consider(self, weights: Vector) -> None:
+        """Evaluate weights, brought onto the constraint, and keep them if they are better."""
+        c = np.maximum(weights, 0.0)
+        size = float(c @ c)
+        if not size > 0.0:
+            return  # no view pulls: the intercept alone fits the labels
+        c = np.where(c**2 < NEGLIGIBLE * size, 0.0, c) if not self.coupled else c
+        point = self.at(c / np.sqrt(len(c) * float(c @ c)))
+        better = point.value < self.best.value
+        near = point.value <= self.best.value * (1.0 + 1e-12)
+        if better or (near and self.residual(point) < self.residual(self.best)):
+            self.best = point
+
+    def residual(self, point: _Point) -> float:
+        """How far from stationary a point is; see `LearntWeights`."""
+        c, m, alpha = point.weights, len(point.weights), self.problem.alpha
+        if not point.value > 0.0:
+            return 0.0
+        if not self.coupled:
+            gap = float(np.max(point.pulls)) / m - float(c**2 @ point.pulls)
+            return max(0.0, alpha * gap) / point.value
+        gradient = -2.0 * alpha * point.products
+        along = gradient - m * float(gradient @ c) * c
+        violation = np.where(c > 0.0, np.abs(along), np.maximum(-along, 0.0))
+        return float(np.max(violation)) / (np.sqrt(m) * point.value)
 
 
 def learn_weights(reduction: Reduction, problem: Problem, threshold: float) -> LearntWeights:
     """Minimise J* over the view weights, starting from uniform ones.
 
-    The closed-form step d^α ∝ d^α √(vᵀS^αv), which never raises J*, is alternated with a
-    quasi-Newton run (SLSQP) from where it gets to; the best point seen is returned.
+    A few closed-form steps d^α ∝ d^α √p^α, which never raise J* when views do not couple; a
+    quasi-Newton run (SLSQP) from where they get to; and Newton steps that make the pulls
+    equal to the last digits, so that the result does not depend on rounding on the way.
     """
-    m = len(reduction.weights)
     objective = _Objective(reduction, problem, threshold)
-    best_d = np.full(m, 1.0 / m**2)
-    best, gradient, pulls = objective.evaluate(best_d)
-
-    def consider(d: Vector) -> None:
-        nonlocal best_d, best, gradient, pulls
-        d = np.maximum(d, 0.0)
-        d = np.where(d < NEGLIGIBLE * d.sum(), 0.0, d)
-        if not d.sum() > 0.0:
-            return  # no view pulls: the intercept alone fits the labels
-        d = d / (m * d.sum())
-        value, slope, new_pulls = objective.evaluate(d)
-        if value < best:
-            best_d, best, gradient, pulls = d, value, slope, new_pulls
-
+    m = len(reduction.weights)
     for _ in range(3):
-        consider(best_d * np.sqrt(np.maximum(pulls, 0.0)))
-    unit = best if best > 0.0 else 1.0
+        best = objective.best
+        objective.consider(best.weights * np.maximum(best.pulls, 0.0) ** 0.25)
+    _quasi_newton(objective)
+    if objective.coupled and m > 1:
+        # c^α = 0 is left along its gradient, which does not vanish there.
+        best = objective.best
+        objective.consider(best.weights + 1e-3 / m * (best.weights < 1e-6 / m))
+        _quasi_newton(objective)
+    for _ in range(EQUALISING_STEPS):
+        _equalise(objective)
+    best = objective.best
+    return LearntWeights(best.weights, objective.residual(best), objective.n_iter)
 
-    def scaled(shares: Vector) -> tuple[float, Vector]:
-        value, slope, _ = objective.evaluate(shares / m)
-        return value / unit, slope / (m * unit)
 
+def _quasi_newton(objective: _Objective) -> None:
+    """SLSQP in d = c² where J* is convex in it, in c itself where views couple."""
+    m = len(objective.best.weights)
+    unit = objective.best.value if objective.best.value > 0.0 else 1.0
+    alpha = objective.problem.alpha
+    power = 1.0 if objective.coupled else 0.5  # c = variables^power, on Σ c² = 1/m
+
+    def scaled(variables: Vector) -> tuple[float, Vector]:
+        c = np.maximum(variables, 0.0) ** power / np.sqrt(m)
+        point = objective.at(c)
+        if objective.coupled:
+            return point.value / unit, -2.0 * alpha * point.products / (np.sqrt(m) * unit)
+        return point.value / unit, -alpha * point.pulls / (m * unit)
+
+    order = 2.0 * power
+    constraint = {
+        "type": "eq",
+        "fun": lambda z: float(np.sum(np.abs(z) ** order)) - 1.0,
+        "jac": lambda z: order * np.abs(z) ** (order - 1.0),
+    }
+    start = (objective.best.weights * np.sqrt(m)) ** (1.0 / power)
     result = minimize(
         scaled,
-        best_d * m,
+        start,
         jac=True,
         bounds=[(0.0, 1.0)] * m,
-        constraints={"type": "eq", "fun": lambda d: d.sum() - 1.0, "jac": lambda d: np.ones(m)},
+        constraints=constraint,
         method="SLSQP",
         options={"maxiter": 60, "ftol": 1e-15},
     )
-    consider(result.x / m)
-    for _ in range(MOST_STEPS):
-        if stationarity(best_d, pulls, problem.alpha, best) < 1e-10:
-            break
-        before = best
-        consider(best_d * np.maximum(pulls, 0.0))
-        if not best < before:
-            break
-    residual = stationarity(best_d, pulls, problem.alpha, best)
-    return LearntWeights(np.sqrt(best_d), residual, objective.n_iter)
+    objective.consider(np.maximum(result.x, 0.0) ** power)
 
 
-def stationarity(d: Vector, pulls: Vector, alpha: float, value: float) -> float:
-    """λ (max_α p_α/m − Σ d^α p_α) / J*, p = vᵀf/c; 0 at a stationary point."""
-    gap = alpha * (float(np.max(pulls)) / len(d) - float(d @ pulls))
-    return max(0.0, gap) / value if value > 0.0 else 0.0
+def _equalise(objective: _Objective) -> None:
+    """One Newton step on log p^α − log p^β = 0 over the views in use, in log c.
+
+    The Jacobian is taken by differences; a step that does not help is not kept.
+    """
+    best = objective.best
+    used = np.flatnonzero((best.weights > 0.0) & (best.pulls > 0.0))
+    if len(used) < 2 or objective.residual(best) == 0.0:
+        return
+
+    def spread(point: _Point) -> Vector:
+        logs = np.log(np.maximum(point.pulls[used], np.finfo(np.float64).tiny))
+        return logs[1:] - logs[0]
+
+    base = spread(best)
+    jacobian = np.empty((len(used) - 1, len(used) - 1))
+    for column, view in enumerate(used[1:]):
+        moved = best.weights.copy()
+        moved[view] *= 1.0 + DIFFERENCE
+        moved /= np.sqrt(len(moved) * float(moved @ moved))
+        jacobian[:, column] = (spread(objective.at(moved)) - base) / DIFFERENCE
+    step = np.linalg.lstsq(jacobian, -base, rcond=None)[0]
+    moved = best.weights.copy()
+    moved[used[1:]] *= np.exp(np.clip(step, -1.0, 1.0))
+    objective.consider(moved)
