@@ -479,6 +479,7 @@ class _Coupled:
             remainder += complement
         remainder /= scale
         self.lower = cholesky_in_place(remainder)
+        self.kept: dict[bytes, tuple[list[Matrix], list[Matrix]]] = {}
 
     def smooth(self, sources: Matrix) -> Matrix:
         views = range(len(self.squares))
@@ -490,11 +491,20 @@ class _Coupled:
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
         """Q = Σ (c^α)² S^α + R (I/κ_B − Σ S^α)⁻¹ R, R = Σ c^α S^α, on labelled rows."""
         del centre
-        rows = [square[labelled] for square in self.squares]
-        total = _weighted_sum([row[:, labelled] for row in rows], weights**2)
-        mixed = _weighted_sum(rows, weights)
-        half = solve_lower(self.lower, mixed.T, overwrite=True)
-        return DenseGram(total + cross_product(np.ascontiguousarray(half.T)))
+        corners, halves = self._on_labelled(labelled)
+        total = _weighted_sum(corners, weights**2)
+        mixed = _weighted_sum(halves, weights)
+        return DenseGram(total + cross_product(np.ascontiguousarray(mixed)))
+
+    def _on_labelled(self, labelled: np.ndarray) -> tuple[list[Matrix], list[Matrix]]:
+        """S^α on labelled rows, and S^α L⁻ᵀ there; kept, since weights are often tried."""
+        key = labelled.tobytes()
+        if key not in self.kept:
+            rows = [square[labelled] for square in self.squares]
+            corners = [row[:, labelled] for row in rows]
+            halves = [solve_lower(self.lower, row.T, overwrite=True).T for row in rows]
+            self.kept = {key: (corners, halves)}
+        return self.kept[key]
 
 
 def _smoothing_pair(part: Part, ratio: float, scale: float) -> tuple[Matrix, Matrix]:

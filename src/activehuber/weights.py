@@ -131,11 +131,14 @@ def learn_weights(reduction: Reduction, problem: Problem, threshold: float) -> L
         best = objective.best
         objective.consider(best.weights * np.maximum(best.pulls, 0.0) ** 0.25)
     _quasi_newton(objective)
-    if objective.coupled and m > 1:
-        # c^α = 0 is left along its gradient, which does not vanish there.
-        best = objective.best
-        objective.consider(best.weights + 1e-3 / m * (best.weights < 1e-6 / m))
-        _quasi_newton(objective)
+    if objective.coupled:
+        # A view that is better left out is left out altogether; one that was left at almost
+        # nothing by mistake, though it still pulls, gets a second chance.
+        c = objective.best.weights
+        objective.consider(np.where(c < 1e-5 / m, 0.0, c))
+        if objective.residual(objective.best) > 1e-8:
+            objective.consider(np.maximum(objective.best.weights, 1e-2 / m))
+            _quasi_newton(objective)
     for _ in range(EQUALISING_STEPS):
         _equalise(objective)
     best = objective.best
@@ -170,7 +173,7 @@ def _quasi_newton(objective: _Objective) -> None:
         bounds=[(0.0, 1.0)] * m,
         constraints=constraint,
         method="SLSQP",
-        options={"maxiter": 60, "ftol": 1e-15},
+        options={"maxiter": 40, "ftol": 1e-12},  # the last digits are `_equalise`'s
     )
     objective.consider(np.maximum(result.x, 0.0) ** power)
 
