@@ -71,7 +71,7 @@ DATA = [
     ((sparse.csr_array(X), Y), {}, TypeError, "dense"),
     ((X, Y), {"manifold": 1.0, "graph": np.eye(5)}, ValueError, "callable"),
     ((X, Y), {"manifold": 1.0, "graph": np.triu(np.ones((12, 12)))}, ValueError, "symmetric"),
-    ((X, Y), {"manifold": 1.0, "graph": -np.ones((12, 12))}, ValueError, "not negative"),
+    ((X, Y), {"manifold": 1.0, "graph": -np.ones((12, 12))}, ValueError, "not be negative"),
     (
         (X, Y),
         {"manifold": 1.0, "graph": lambda Z: np.eye(3)},

@@ -15,6 +15,7 @@ Solvers see only `matvec`, `factor(free).respond` and `factor(free).diagonals`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
@@ -104,14 +105,16 @@ class Gram(Protocol):
         ...
 
 
-class _Bordered:
+class _Bordered(ABC):
     """The border of ones by way of a second right-hand side, for any factor."""
 
-    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
-        raise NotImplementedError  # pragma: no cover
+    free: Mask
 
-    def plain_diagonals(self) -> tuple[Vector, Vector]:
-        raise NotImplementedError  # pragma: no cover
+    @abstractmethod
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]: ...
+
+    @abstractmethod
+    def plain_diagonals(self) -> tuple[Vector, Vector]: ...
 
     def respond_bordered(
         self, targets: Vector, fixed: Vector, total: float
@@ -127,11 +130,11 @@ class _Bordered:
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         if not border:
             return self.plain_diagonals()
-        ones = np.ones((len(self.free), 1))  # type: ignore[attr-defined]
+        ones = np.ones((len(self.free), 1))
         u, image = (column[:, 0] for column in self.respond(ones, np.zeros_like(ones)))
         total = float(u.sum())
         inverse, schur = self.plain_diagonals()
-        missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)  # type: ignore[attr-defined]
+        missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
         return inverse - u**2 / total, schur + missed
 
 
@@ -223,11 +226,10 @@ class _DenseFactor(_Bordered):
 
     gram: DenseGram
     mu: Vector
-    free: Mask
 
+    @abstractmethod
     def solve(self, rhs: Matrix) -> Matrix:
         """x of shape (l, k): A_FF x_F = rhs_F on free rows, zero elsewhere."""
-        raise NotImplementedError  # pragma: no cover
 
     def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         known = self.gram.matvec(fixed) if np.any(fixed) else 0.0

@@ -143,39 +143,28 @@ def without_loops(affinity: Any) -> Any:
 
 def check_affinity(affinity: Any, n: int) -> Any:
     """Raise unless W is a finite, symmetric, non-negative n × n matrix; return it."""
-    if sparse.issparse(affinity):
-        affinity = sparse.csr_array(affinity, dtype=np.float64)
-    else:
-        affinity = np.asarray(affinity, dtype=np.float64)
+    affinity = _as_floats(affinity)
     if affinity.shape != (n, n):
         raise ValueError(
             f"graph is an affinity matrix of shape {affinity.shape}, but fit was given {n} "
             "rows; it must cover exactly those rows. Inside cross-validation or a pipeline "
             "pass a callable, graph=lambda X: M, which is evaluated on the rows at hand"
         )
+    _check_symmetric(affinity, "the affinity matrix")
     values = affinity.data if sparse.issparse(affinity) else affinity
-    if not np.all(np.isfinite(values)) or np.any(values < 0.0):
-        raise ValueError("graph: affinities must be finite and not negative")
-    if largest_entry(affinity - affinity.T) > 1e-10 * largest_entry(affinity):
-        raise ValueError("graph: the affinity matrix must be symmetric; pass (W + W.T) / 2")
+    if np.any(values < 0.0):
+        raise ValueError("graph: affinities must not be negative")
     return affinity
 
 
 def checked_penalty(penalty: Any, n: int) -> Any:
     """Raise unless a callable's M is n × n, finite, symmetric and PSD; return it."""
-    if sparse.issparse(penalty):
-        penalty = sparse.csr_array(penalty, dtype=np.float64)
-    else:
-        penalty = np.asarray(penalty, dtype=np.float64)
+    penalty = _as_floats(penalty)
     if penalty.shape != (n, n):
         raise ValueError(
             f"graph: the callable returned shape {penalty.shape}, expected ({n}, {n})"
         )
-    values = penalty.data if sparse.issparse(penalty) else penalty
-    if not np.all(np.isfinite(values)):
-        raise ValueError("graph: the callable returned values that are not finite")
-    if largest_entry(penalty - penalty.T) > 1e-10 * largest_entry(penalty):
-        raise ValueError("graph: the callable must return a symmetric matrix")
+    _check_symmetric(penalty, "what the callable returns")
     dense = penalty.toarray() if sparse.issparse(penalty) else penalty
     eigenvalues = np.linalg.eigvalsh(dense)
     if eigenvalues[0] < -1e-8 * max(abs(eigenvalues[-1]), np.finfo(float).tiny):
@@ -184,6 +173,20 @@ def checked_penalty(penalty: Any, n: int) -> Any:
             f"Laplacian; its smallest eigenvalue is {eigenvalues[0]:.3g}"
         )
     return penalty
+
+
+def _as_floats(matrix: Any) -> Any:
+    if sparse.issparse(matrix):
+        return sparse.csr_array(matrix, dtype=np.float64)
+    return np.asarray(matrix, dtype=np.float64)
+
+
+def _check_symmetric(matrix: Any, what: str) -> None:
+    values = matrix.data if sparse.issparse(matrix) else matrix
+    if not np.all(np.isfinite(values)):
+        raise ValueError(f"graph: {what} must be finite")
+    if largest_entry(matrix - matrix.T) > 1e-10 * largest_entry(matrix):
+        raise ValueError(f"graph: {what} must be symmetric; use (W + W.T) / 2")
 
 
 def largest_entry(matrix: Any) -> float:
