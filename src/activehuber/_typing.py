@@ -1,6 +1,6 @@
 """Names for the array types that cross module boundaries."""
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,4 +8,3 @@ from numpy.typing import NDArray
 Vector: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
-Anything: TypeAlias = Any
