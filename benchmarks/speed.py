@@ -4,6 +4,8 @@
     python -m benchmarks.speed --quick    without the slow peers (CVXPY in n unknowns)
 
 Every time is the best of three (slow peers: one run). Data are generated; the seed is 0.
+Each part runs in a process of its own: the BLAS threads of a peer timed before go on
+spinning for a while, and a fit of a few milliseconds would be timed beside them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import subprocess
+import sys
 import time
 import tracemalloc
 import warnings
@@ -288,33 +292,38 @@ def memory() -> None:
         print(f"memory, threshold={mode}, n={n}: peak {peak / (8 * n * n):.2f} n x n matrices")
 
 
+PARTS: dict[str, Callable[..., None]] = {
+    "convex": against_convex_solvers,
+    "paper": papers_running_times,
+    "ridge": against_kernel_ridge,
+    "views": views_against_dense_systems,
+    "mall": mall,
+    "targets": several_targets,
+    "growth": growth,
+    "memory": memory,
+}
+# Parts with slow peers, which --quick leaves out.
+SLOW = ("convex", "paper", "views")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="leave out the slow peers")
-    parser.add_argument(
-        "--only",
-        help="one part, such as ridge, convex, paper, views, mall, targets, growth or memory",
-    )
+    parser.add_argument("--only", choices=PARTS, help="one part")
     arguments = parser.parse_args()
+    if arguments.only:
+        warnings.simplefilter("error")
+        part = PARTS[arguments.only]
+        part(*[arguments.quick] * (arguments.only in SLOW))
+        return
     libraries = ("numpy", "scipy", "scikit-learn", "cvxpy", "clarabel", "osqp")
     print("versions:", ", ".join(f"{name} {version(name)}" for name in libraries))
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, seed {SEED}\n")
-    parts: dict[str, Callable[[], None]] = {
-        "ridge": against_kernel_ridge,
-        "convex": lambda: against_convex_solvers(arguments.quick),
-        "paper": lambda: papers_running_times(arguments.quick),
-        "views": lambda: views_against_dense_systems(arguments.quick),
-        "mall": mall,
-        "targets": several_targets,
-        "growth": growth,
-        "memory": memory,
-    }
     print("| work | against | ours | theirs | ratio | share | wanted |")
-    print("|---|---|---|---|---|---|---|")
-    warnings.simplefilter("error")
-    for name, part in parts.items():
-        if arguments.only in (None, name):
-            part()
+    print("|---|---|---|---|---|---|---|", flush=True)
+    for name in PARTS:
+        command = [sys.executable, "-m", "benchmarks.speed", "--only", name]
+        subprocess.run(command + ["--quick"] * arguments.quick, check=True)
 
 
 if __name__ == "__main__":

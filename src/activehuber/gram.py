@@ -38,8 +38,10 @@ from activehuber.linalg import (
 SMALL = 256
 # Bound on the condition number up to which parts of an explicit inverse are used.
 WELL_CONDITIONED = 1e6
-# Rows of an absolute-value or gather pass held at once.
+# Rows of an absolute-value pass held at once.
 BLOCK = 512
+# Rows gathered at once.
+GATHER = 32
 
 
 class Factor(Protocol):
@@ -141,13 +143,14 @@ class _Bordered(ABC):
 def submatrix(matrix: Matrix, rows: np.ndarray, columns: np.ndarray) -> Matrix:
     """matrix[rows][:, columns] for increasing rows and columns, always a fresh array.
 
-    Gathered in row blocks to bound the temporary; mode="clip" spares NumPy a buffer.
+    Gathered in blocks of a few rows, which stay in the cache and cost no fresh pages;
+    mode="clip" spares NumPy a buffer.
     """
     if len(rows) == len(columns) == len(matrix):
         return matrix.copy()
     out = np.empty((len(rows), len(columns)))
-    for start in range(0, len(rows), BLOCK):
-        part = slice(start, start + BLOCK)
+    for start in range(0, len(rows), GATHER):
+        part = slice(start, start + GATHER)
         np.take(matrix[rows[part]], columns, axis=1, out=out[part], mode="clip")
     return out
 
@@ -285,8 +288,8 @@ class HeadTail:
             [ A_th  A_tt ]
 
     A pattern that frees all of the head and some rows t of the tail needs only chol(S_tt),
-    of the tail's size. A few rows of the head that become bound are taken out by a small
-    Schur complement (`_Without`); if they are many, the factor is made anew.
+    of the tail's size. A few rows of the head that become bound are held by multipliers; if
+    they are many, the factor is made anew.
     """
 
     def __init__(self, gram: DenseGram, mu: Vector) -> None:
@@ -297,13 +300,11 @@ class HeadTail:
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> _DenseFactor:
         if np.count_nonzero(free) <= SMALL:
             return Direct(self.gram, self.mu, free)
-        missing = np.flatnonzero(self.in_head & ~free)
+        missing = np.count_nonzero(self.in_head & ~free)
         few = max(32, len(free) // 64) if self.gram.is_well_conditioned(self.mu) else 0
-        if not self.built or len(missing) > few:
+        if not self.built or missing > few:
             self._build(free if likely_bound is None else free & ~likely_bound)
-            missing = missing[:0]
-        whole = _HeadTailFactor(self, free | self.in_head)
-        return _Without(whole, free, missing) if len(missing) else whole
+        return _HeadTailFactor(self, free)
 
     def _build(self, in_head: Mask) -> None:
         matrix = self.gram.matrix
@@ -316,50 +317,92 @@ class HeadTail:
         ).T
         self.schur = self.gram.shifted_block(self.mu, self.tail)
         subtract_cross_product(self.schur, self.coupling)
+        self.held = np.empty(0, dtype=np.intp)
+        self.units = np.empty((len(self.head), 0), order="F")
+        self.unit_images = np.empty((len(self.tail), 0))
+
+    def hold(self, missing: np.ndarray) -> tuple[Matrix, Matrix]:
+        """G = L_hh⁻¹ E and W G for some rows of the head, kept for later patterns."""
+        new = np.setdiff1d(missing, self.held)
+        if len(new):
+            units = np.zeros((len(self.head), len(new)), order="F")
+            units[new, np.arange(len(new))] = 1.0
+            units = solve_lower(self.lower, units, overwrite=True)
+            self.held = np.concatenate([self.held, new])
+            self.units = np.asfortranarray(np.hstack([self.units, units]))
+            self.unit_images = np.hstack([self.unit_images, multiply(self.coupling, units)])
+        order = np.argsort(self.held)
+        places = order[np.searchsorted(self.held, missing, sorter=order)]
+        return self.units[:, places], self.unit_images[:, places]
 
 
 class _HeadTailFactor(_DenseFactor):
-    def __init__(self, source: HeadTail, free: Mask) -> None:
-        self.source, self.gram, self.mu, self.free = source, source.gram, source.mu, free
-        keep = np.flatnonzero(free[source.tail])
-        self.tail = source.tail[keep]
-        whole = len(keep) == len(source.tail)
-        self.coupling = source.coupling if whole else source.coupling[keep]
-        self.lower = cholesky_in_place(submatrix(source.schur, keep, keep))
+    """All but the triangular solves with the head is of the tail's size.
 
-    def solve(self, rhs: Matrix) -> Matrix:
-        source = self.source
-        x = np.zeros_like(rhs)
-        head = solve_lower(source.lower, rhs[source.head])
-        tail = solve_cholesky(self.lower, rhs[self.tail] - multiply(self.coupling, head))
-        x[self.tail] = tail
-        x[source.head] = solve_lower(
-            source.lower, head - multiply(self.coupling.T, tail), transposed=True
-        )
-        return x
+    With h = L_hh⁻¹ target_h, G = L_hh⁻¹ E and multipliers m for the rows of the head that
+    are not free (v there is `fixed`), and v_t = `fixed` on such rows of the tail,
 
+        S v_t + W G m = target_t − W h     on free rows of the tail,
+        Gᵀ (h + G m − Wᵀ v_t) = fixed      on rows of the head that are held,
+        v_h = L_hh⁻ᵀ (h + G m − Wᵀ v_t).
 
-class _Without(_DenseFactor):
-    """A factor with a few more rows left out.
-
-    x = A⁻¹(rhs + E_V t) with t such that x_V = 0 for the rows V to leave out.
+    Then Av is the target on free rows, target + m on rows held, W h + W G m + S v_t on the
+    rest of the tail, so that Qv = Av − μv needs no product with Q.
     """
 
-    def __init__(self, base: _HeadTailFactor, free: Mask, missing: np.ndarray) -> None:
-        self.base, self.gram, self.mu, self.free = base, base.gram, base.mu, free
-        self.missing = missing
-        units = np.zeros((len(free), len(missing)))
-        units[missing, np.arange(len(missing))] = 1.0
-        self.columns = base.solve(units)
-        self.lower = cholesky_in_place(self.columns[missing].copy())
+    def __init__(self, source: HeadTail, free: Mask) -> None:
+        self.source, self.gram, self.mu, self.free = source, source.gram, source.mu, free
+        on_tail = free[source.tail]
+        self.keep, self.rest = np.flatnonzero(on_tail), np.flatnonzero(~on_tail)
+        self.missing = np.flatnonzero(~free[source.head])
+        self.lower = cholesky_in_place(submatrix(source.schur, self.keep, self.keep))
+        if len(self.missing):
+            self.units, self.images = source.hold(self.missing)
+            half = solve_lower(self.lower, self.images[self.keep])
+            small = multiply(self.units.T, self.units) + multiply(half.T, half)
+            self.small = cholesky_in_place(np.ascontiguousarray(small))
 
     def solve(self, rhs: Matrix) -> Matrix:
-        masked = rhs.copy()
-        masked[self.missing] = 0.0
-        x = self.base.solve(masked)
-        x -= multiply(self.columns, solve_cholesky(self.lower, x[self.missing]))
-        x[self.missing] = 0.0
-        return x
+        return self.respond(rhs, np.zeros_like(rhs))[0]
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        source, keep = self.source, self.keep
+        half = solve_lower(source.lower, targets[source.head])
+        tail = fixed[source.tail]
+        left = targets[source.tail] - multiply(source.coupling, half)
+        if np.any(tail):
+            left -= multiply_symmetric(source.schur, tail)
+        new = solve_cholesky(self.lower, left[keep])
+        multipliers = None
+        if len(self.missing):
+            held = fixed[source.head[self.missing]]
+            wanted = held - multiply(self.units.T, half) + multiply(self.images.T, tail)
+            wanted += multiply(self.images[keep].T, new)
+            multipliers = solve_cholesky(self.small, wanted)
+            half += multiply(self.units, multipliers)
+            new -= solve_cholesky(self.lower, multiply(self.images[keep], multipliers))
+        tail[keep] += new
+        half -= multiply(source.coupling.T, tail)
+        v, image = np.empty_like(targets), targets.copy()
+        v[source.tail] = tail
+        v[source.head] = solve_lower(source.lower, half, transposed=True)
+        if multipliers is not None:
+            image[source.head[self.missing]] += multipliers
+            v[source.head[self.missing]] = held
+        if len(self.rest):
+            rows = source.tail[self.rest]
+            known = targets[source.tail] - left
+            image[rows] = known[self.rest] + self._schur_rest(new)
+            if multipliers is not None:
+                image[rows] += multiply(self.images[self.rest], multipliers)
+        image -= self.mu[:, None] * v
+        return v, image
+
+    def _schur_rest(self, new: Matrix) -> Matrix:
+        """S x on the rows of the tail that are not free, for x on those that are."""
+        padded = np.zeros((len(self.source.tail), new.shape[1]))
+        padded[self.keep] = new
+        return multiply_symmetric(self.source.schur, padded)[self.rest]
 
 
 class Inverse:

@@ -22,8 +22,12 @@ from activehuber.problem import EPSILON, Problem
 LIKELY_BOUND = 0.7
 # From this size on a quarter of the rows is solved first, to guess the pattern.
 COARSE_FROM = 800
+# Newton steps spent on that guess at most.
+COARSE_STEPS = 4
 # Steps before a run of falling thresholds takes over (see `_continuation`).
 PATIENCE = 40
+# Factor between its thresholds beyond which they are not brought nearer to each other.
+SHORTEST_STRIDE = 0.5
 
 
 class Status(Enum):
@@ -149,7 +153,7 @@ def coarse_solution(problem: Problem, threshold: float) -> Vector:
         np.ones(len(rows), dtype=bool),
     )
     v = np.zeros_like(problem.y)
-    v[rows] = solve(part, threshold).v
+    v[rows] = solve(part, threshold, max_iter=COARSE_STEPS).v
     return v
 
 
@@ -193,15 +197,14 @@ def _iterate(
             float(change @ point.fitted),
             float(change @ (target.fitted - point.fitted)),
         )
-        if length == 0.0:
-            break
         fitted = point.fitted + length * (target.fitted - point.fitted)
-        point = _point(
-            problem,
-            point.v + length * change,
-            fitted,
-            problem.intercept_for(fitted, threshold),
-        )
+        b = point.intercept + length * (target.intercept - point.intercept)
+        if length == 0.0:
+            # Without free labels the line may hold b fast: minimise over b alone.
+            b = problem.intercept_for(fitted, threshold)
+            if b == point.intercept:
+                break
+        point = _point(problem, point.v + length * change, fitted, b)
     assert best is not None
     status = Status.OUT_OF_STEPS if step == max_iter else Status.STALLED
     return replace(best, n_iter=step, status=status)
@@ -287,14 +290,20 @@ def _continuation(
     """Lower the threshold tenfold at a time from least squares, each solve started at the last.
 
     Steady where the direct way is not: when α is so small that the fit nearly interpolates,
-    or when rounding makes the pattern flicker.
+    or when rounding makes the pattern flicker. Where a solve does not end, the way down is
+    taken in smaller strides.
     """
     solution, steps = _least_squares(problem, source, None), PATIENCE
     residuals = problem.y - solution.intercept - solution.fitted
     level = float(np.max(np.abs(residuals[problem.active])))
+    stride = 0.1
     while level > threshold:
-        level = max(0.1 * level, threshold)
-        point = _starting_point(problem, level, source, solution)
-        solution = _iterate(problem, level, source, point, max_iter)
-        steps += solution.n_iter
+        lower = max(stride * level, threshold)
+        point = _starting_point(problem, lower, source, solution)
+        attempt = _iterate(problem, lower, source, point, max_iter)
+        steps += attempt.n_iter
+        if attempt.status is not Status.CONVERGED and stride < SHORTEST_STRIDE:
+            stride = np.sqrt(stride)
+            continue
+        solution, level = attempt, lower
     return replace(solution, n_iter=steps)
