@@ -25,6 +25,7 @@ from activehuber._typing import Mask, Matrix, Vector
 from activehuber.linalg import (
     BreakdownError,
     cholesky_in_place,
+    divide_by_lower,
     inverse_diagonal_in_place,
     inverse_in_place,
     multiply,
@@ -91,6 +92,10 @@ class Gram(Protocol):
         """|Q||v| or a little more: the yardstick of rounding in `matvec`."""
         ...
 
+    def mean(self, share: Vector) -> float:
+        """shareᵀ Q share, the mean of Q for shares that sum to one."""
+        ...
+
     def subset(self, rows: np.ndarray) -> Gram: ...
 
     def source(self, mu: Vector) -> Source: ...
@@ -155,6 +160,18 @@ def submatrix(matrix: Matrix, rows: np.ndarray, columns: np.ndarray) -> Matrix:
     return out
 
 
+def upper_submatrix(matrix: Matrix, rows: np.ndarray) -> Matrix:
+    """matrix[rows][:, rows], of which only the upper triangle is filled: what Cholesky reads."""
+    if len(rows) == len(matrix):
+        return matrix.copy()
+    out = np.empty((len(rows), len(rows)))
+    for start in range(0, len(rows), GATHER):
+        part, first = slice(start, start + GATHER), rows[start]
+        block = matrix[:, first:][rows[part]]
+        out[part, start:] = np.take(block, rows[start:] - first, axis=1, mode="clip")
+    return out
+
+
 def absolute_product(matrix: Matrix, v: Matrix) -> Matrix:
     """|matrix| |v| in row blocks."""
     size = np.abs(v)
@@ -176,12 +193,18 @@ class DenseGram:
         self.matrix = matrix
         self.diagonal = np.diagonal(matrix).copy()
         self.kept: dict[tuple[str, bytes], Source] | None = {} if keep_sources else None
+        self.last_mean: tuple[Vector, float] | None = None
 
     def __len__(self) -> int:
         return len(self.matrix)
 
     def matvec(self, v: Vector) -> Vector:
         return multiply_symmetric(self.matrix, v)
+
+    def mean(self, share: Vector) -> float:
+        if self.last_mean is None or not np.array_equal(self.last_mean[0], share):
+            self.last_mean = share, float(share @ self.matvec(share))
+        return self.last_mean[1]
 
     def magnitude(self, v: Vector) -> Vector:
         return absolute_product(self.matrix, v)
@@ -218,8 +241,8 @@ class DenseGram:
         return bound <= WELL_CONDITIONED
 
     def shifted_block(self, mu: Vector, rows: np.ndarray) -> Matrix:
-        """A fresh copy of A on the given rows."""
-        block = submatrix(self.matrix, rows, rows)
+        """A fresh copy of A on the given rows, upper triangle only."""
+        block = upper_submatrix(self.matrix, rows)
         block.flat[:: len(rows) + 1] += mu[rows]
         return block
 
@@ -355,7 +378,7 @@ class _HeadTailFactor(_DenseFactor):
         on_tail = free[source.tail]
         self.keep, self.rest = np.flatnonzero(on_tail), np.flatnonzero(~on_tail)
         self.missing = np.flatnonzero(~free[source.head])
-        self.lower = cholesky_in_place(submatrix(source.schur, self.keep, self.keep))
+        self.lower = cholesky_in_place(upper_submatrix(source.schur, self.keep))
         if len(self.missing):
             self.units, self.images = source.hold(self.missing)
             half = solve_lower(self.lower, self.images[self.keep])
@@ -422,6 +445,7 @@ class Inverse:
         self.gram, self.mu = gram, mu
         every = np.arange(len(gram))
         self.inverse = inverse_in_place(cholesky_in_place(gram.shifted_block(mu, every)))
+        self.last: tuple[Vector, Vector] | None = None
         if border:
             sums = multiply_symmetric(self.inverse, np.ones(len(gram)))
             self.total = float(sums.sum())
@@ -436,44 +460,57 @@ class Inverse:
             return Direct(self.gram, self.mu, free)
         return _InverseFactor(self, free)
 
+    def response(self, targets: Vector) -> Vector:
+        """P targets; the last one is kept, since one target meets many patterns."""
+        if self.last is None or not np.array_equal(self.last[0], targets):
+            self.last = targets.copy(), multiply_symmetric(self.inverse, targets)
+        return self.last[1]
+
 
 class _InverseFactor:
+    """v = P (target + E_N t) with t such that v_N = `fixed`; then Av = target + E_N t.
+
+    For few rows N only those of P are touched.
+    """
+
     def __init__(self, source: Inverse, free: Mask) -> None:
         self.source, self.gram, self.mu, self.free = source, source.gram, source.mu, free
         self.others = np.flatnonzero(~free)
-        self.lower = cholesky_in_place(submatrix(source.inverse, self.others, self.others))
+        self.lower = cholesky_in_place(upper_submatrix(source.inverse, self.others))
 
-    def _solve(self, right: Vector, offset: Vector | float) -> tuple[Vector, Vector]:
-        """x = P z + offset with x_N = 0, and the z that does it: right_F, and −t on N."""
-        P = self.source.inverse
-        z = np.where(self.free, right, 0.0)
-        x = multiply_symmetric(P, z) + offset
+    def _solve(
+        self, targets: Vector, fixed: Vector, offset: Vector | float
+    ) -> tuple[Vector, Vector]:
+        """v = P z + offset with v_N = `fixed`, and z = target + E_N t."""
+        v, z = self.source.response(targets) + offset, targets.copy()
         if len(self.others):
-            z[self.others] = -solve_cholesky(self.lower, x[self.others])
-            x = multiply_symmetric(P, z) + offset
-            x[self.others] = 0.0
-        return x, z
+            t = solve_cholesky(self.lower, (fixed - v)[self.others])
+            v += self._spread(t)
+            v[self.others] = fixed[self.others]
+            z[self.others] += t
+        return v, z
+
+    def _spread(self, t: Vector) -> Vector:
+        """P E_N t, by whichever of a gather and a full product reads less."""
+        if 8 * len(t) < len(self.free):
+            return multiply(self.source.inverse[self.others].T, t)
+        padded = np.zeros(len(self.free))
+        padded[self.others] = t
+        return multiply_symmetric(self.source.inverse, padded)
 
     def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
-        columns = [self._column(t, f) for t, f in zip(targets.T, fixed.T, strict=True)]
-        v, image = zip(*columns, strict=True)
-        return np.stack(v, axis=1), np.stack(image, axis=1)
-
-    def _column(self, target: Vector, fixed: Vector) -> tuple[Vector, Vector]:
-        known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
-        x, z = self._solve(target - known, 0.0)
-        return x + fixed, z - self.mu * x + known
+        columns = zip(targets.T, fixed.T, strict=True)
+        v, z = zip(*[self._solve(t, f, 0.0) for t, f in columns], strict=True)
+        v = np.stack(v, axis=1)
+        return v, np.stack(z, axis=1) - self.mu[:, None] * v
 
     def respond_bordered(
         self, targets: Vector, fixed: Vector, total: float
     ) -> tuple[Vector, Vector, float]:
-        """As above; Qx needs no product, since Ax + b = z."""
         source = self.source
-        known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
-        missing = total - float(fixed.sum())
-        x, z = self._solve(targets - known, source.unit * missing)
-        b = float(source.unit @ z) - missing / source.total
-        return x + fixed, z - self.mu * x - b + known, b
+        v, z = self._solve(targets, fixed, source.unit * total)
+        b = float(source.unit @ z) - total / source.total
+        return v, z - self.mu * v - b, b
 
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         del border  # it is part of the inverse
@@ -481,12 +518,8 @@ class _InverseFactor:
         schur = np.zeros_like(inverse)
         if len(self.others) == 0:
             return inverse, schur
-        rows = np.flatnonzero(self.free)
-        for start in range(0, len(rows), BLOCK):
-            part = rows[start : start + BLOCK]
-            half = submatrix(self.source.inverse, part, self.others).T
-            half = solve_lower(self.lower, half, overwrite=True)
-            inverse[part] -= np.einsum("ij,ij->j", half, half)
+        half = divide_by_lower(self.source.inverse[self.others], self.lower)
+        inverse -= np.einsum("ij,ij->j", half, half)
         inverse[self.others] = 0.0
         schur[self.others] = inverse_diagonal_in_place(self.lower) - self.mu[self.others]
         return inverse, schur
@@ -574,6 +607,10 @@ class LowRankGram:
 
     def matvec(self, v: Vector) -> Vector:
         return multiply(self.features, multiply(self.features.T, v))
+
+    def mean(self, share: Vector) -> float:
+        middle = multiply(self.features.T, share)
+        return float(middle @ middle)
 
     def magnitude(self, v: Vector) -> Vector:
         absolute = np.abs(self.features)

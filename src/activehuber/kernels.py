@@ -72,6 +72,11 @@ class Kernel:
         return callable(self.name) or self.name == "precomputed"
 
     @property
+    def is_nonnegative(self) -> bool:
+        """Whether no value can be below zero."""
+        return self.name in ("rbf", "laplacian")
+
+    @property
     def has_own_features(self) -> bool:
         """Whether K = Φ Φᵀ with Φ no wider than X."""
         return self.name in ("linear", "cosine")

@@ -99,6 +99,12 @@ def solve_lower(
     return blas.dtrsm(1.0, factor, rhs, lower=1, trans_a=trans, overwrite_b=int(overwrite))
 
 
+def divide_by_lower(rows: Matrix, factor: Matrix) -> Matrix:
+    """L⁻¹ rows for a C-ordered matrix, in place: to BLAS it is rowsᵀ L⁻ᵀ."""
+    blas.dtrsm(1.0, factor, rows.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+    return rows
+
+
 def solve_cholesky(factor: Matrix, rhs: Matrix) -> Matrix:
     """(L Lᵀ)⁻¹ rhs."""
     return solve_lower(factor, solve_lower(factor, rhs), transposed=True)
@@ -113,13 +119,19 @@ def solve_general(matrix: Matrix, rhs: Matrix, *, overwrite: bool = False) -> Ma
     return solution
 
 
-def inverse_diagonal_in_place(factor: Matrix) -> Vector:
+def inverse_diagonal_in_place(factor: Matrix, block: int = 64) -> Vector:
     """Diagonal of (L Lᵀ)⁻¹ = column norms of L⁻¹; overwrites the factor."""
     if factor.size == 0:
         return np.empty(0)
     inverse, _ = lapack.dtrtri(factor, lower=1, overwrite_c=1)
     columns = inverse.T  # C-ordered: row j holds column j of the inverse, from entry j on
-    return np.array([columns[j, j:] @ columns[j, j:] for j in range(len(columns))])
+    squares = np.empty(len(columns))
+    for start in range(0, len(columns), block):
+        stop = start + block
+        right, corner = columns[start:stop, stop:], np.triu(columns[start:stop, start:stop])
+        squares[start:stop] = np.einsum("ij,ij->i", right, right)
+        squares[start:stop] += np.einsum("ij,ij->i", corner, corner)
+    return squares
 
 
 def inverse_in_place(factor: Matrix) -> Matrix:

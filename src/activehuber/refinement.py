@@ -14,7 +14,7 @@ import numpy as np
 from activehuber import newton, thresholds
 from activehuber._typing import Mask, Vector
 from activehuber.gram import DenseGram, HeadTail, Shifted, Source
-from activehuber.leave_one_out import LeaveOneOut, leave_one_out, units
+from activehuber.leave_one_out import LeaveOneOut, leave_one_out, rough_leave_one_out, units
 from activehuber.newton import Solution, solve
 from activehuber.problem import Problem
 
@@ -277,16 +277,23 @@ class _Search:
         )
         self.mean_variance = mean_variance(self.problem)
         starts = sorted(self._path(), key=lambda candidate: candidate.score)[:N_STARTS]
-        ends = [self._fixed_point(start) for start in starts]
+        ends: list[tuple[Mask, _Candidate]] = []
+        for start in starts:
+            ends.append(self._fixed_point(start))
+            if len(ends) > 1 and np.array_equal(ends[-1][0], ends[-2][0]):
+                break  # two ways led to the same labels
         kept, candidate = min(ends, key=lambda end: end[1].score)
         # Once more with the scale of the kept labels; repeating this would spiral inwards.
         sigma = thresholds.noise_scale(candidate.loo, self.weights, kept, self.floor)
         del self.source  # the inverse is as large as the Gram matrix
         return self._keep(candidate.loo, sigma), sigma
 
-    def _candidate(self, solution: Solution, threshold: float) -> _Candidate:
+    def _candidate(self, solution: Solution, threshold: float, first=None) -> _Candidate:
         residuals = self.problem.y - solution.intercept - solution.fitted
-        loo = leave_one_out(self.problem, solution, residuals, self.mu, threshold)
+        if first is None:
+            loo = leave_one_out(self.problem, solution, residuals, self.mu, threshold)
+        else:
+            loo = rough_leave_one_out(first, solution, residuals)
         standardised = (loo.residuals / loo.inflation) ** 2
         return _Candidate(loo, thresholds.mean_of_smaller_half(standardised, self.weights))
 
@@ -313,8 +320,8 @@ class _Search:
                 return candidates
             self.history.append(threshold)
             best = min(candidate.score for candidate in candidates)
-            candidates.append(self._candidate(solution, threshold))
-            if free < 0.75 * total and candidates[-1].score > WORTH_GOING_ON * best:
+            candidates.append(self._candidate(solution, threshold, candidates[0].loo))
+            if free < 0.85 * total and candidates[-1].score > WORTH_GOING_ON * best:
                 return candidates
 
     def _next_threshold(self, solution: Solution, threshold: float) -> float:
@@ -375,6 +382,6 @@ def mean_variance(problem: Problem) -> float:
     mean = float(share @ problem.gram.diagonal)
     if not problem.fit_intercept:
         return mean
-    centred = mean - float(share @ problem.gram.matvec(share))
+    centred = mean - problem.gram.mean(share)
     # Rows that are all alike leave rounding here, of either sign.
     return centred if centred > 1e-10 * mean else 0.0
