@@ -9,7 +9,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from activehuber import HLRegressor, LabelledKFold, View
+from activehuber import HLRegressor, LabelledKFold, View, reduction
 from tests import oracles
 
 GAMMA = 0.3
@@ -534,3 +534,23 @@ def test_weights_and_trusted_with_views(rng):
     trusted = np.zeros(45, dtype=bool)
     trusted[:4] = True
     assert not HLRegressor(views=make_views(2)).fit(X, y, trusted=trusted).removed_[:4].any()
+
+
+@pytest.mark.parametrize("lift", [1e-9, 1e-5, 1e-1])
+def test_lifted_kernels_leave_no_trace(monkeypatch, lift):
+    """Coupled rbf views are factored with K lifted; what that loses comes back."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4))
+    y = np.sin(X[:, 0]) + X[:, 3] + 0.1 * rng.normal(size=120)
+    y[:6] += 3.0
+    y[60:] = np.nan
+    views = [View([0, 1], "rbf"), View([2, 3], "rbf")]
+    model = HLRegressor(views=views, manifold=1e-4, agreement=1e-4, threshold=0.1)
+    monkeypatch.setattr(reduction, "LIFT_IS_SMALL", 0.0)
+    exact = model.fit(X, y).predict(X)
+    monkeypatch.setattr(reduction, "LIFT_IS_SMALL", np.inf)
+    monkeypatch.setattr(reduction, "LIFT", lift)
+    model.fit(X, y)
+    assert model.duality_gap_ <= 1e-9
+    assert model.kkt_residual_ <= 1e-8
+    np.testing.assert_allclose(model.predict(X), exact, atol=1e-9)

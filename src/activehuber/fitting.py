@@ -175,11 +175,20 @@ class Fitted:
 def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
     """Fit and certify each target; weigh its labels where the threshold needs it."""
     task = _Task(settings, data)
-    results = [_fit(_Target(task, index)) for index in range(data.y.shape[1])]
+    results = [_fit_certified(task, index) for index in range(data.y.shape[1])]
     for _, complaints in results:
         for category, message in complaints:
             warnings.warn(message, category, stacklevel=3)
     return [fitted for fitted, _ in results]
+
+
+def _fit_certified(task: _Task, index: int) -> tuple[Fitted, list[Complaint]]:
+    """One target; again with exact factors if rough ones were not good enough."""
+    fitted, complaints = _fit(_Target(task, index))
+    if complaints and task.expansion.rough:
+        task.sharpen()
+        fitted, complaints = _fit(_Target(task, index))
+    return fitted, complaints
 
 
 def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
@@ -273,17 +282,23 @@ class _Task:
         everything = settings.manifold > 0.0 or coupled
         labelled = data.labelled.any(axis=1)
         self.rows = np.arange(len(data.y)) if everything else np.flatnonzero(labelled)
-        self.expansion = self._expand(coupled)
+        self.coupled = coupled
+        self.expansion = self._expand()
         self.reductions: dict[tuple[bytes, bytes], Reduction] = {}
 
-    def _expand(self, coupled: bool) -> Expansion:
+    def sharpen(self) -> None:
+        """Factor the penalties once more, exactly."""
+        self.expansion = self._expand(exact=True)
+        self.reductions = {}
+
+    def _expand(self, *, exact: bool = False) -> Expansion:
         settings = self.settings
         X = [self._rows_of_expansion(view.select(self.data.X)) for view in settings.views]
         pairs = zip(settings.views, X, strict=True)
         dense = sum(needs_gram_matrix(view.kernel, x) for view, x in pairs)
         if dense:
-            check_memory(len(self.rows), dense, with_penalty=coupled)
-        needs_features = settings.manifold > 0.0 and not coupled
+            check_memory(len(self.rows), dense, with_penalty=self.coupled)
+        needs_features = settings.manifold > 0.0 and not self.coupled
         parts = []
         for view, x in zip(settings.views, X, strict=True):
             try:
@@ -299,6 +314,7 @@ class _Task:
                 alpha=settings.alpha,
                 manifold=settings.manifold,
                 agreement=settings.agreement,
+                exact=exact,
             )
         except BreakdownError:
             raise ValueError(

@@ -161,7 +161,7 @@ def submatrix(matrix: Matrix, rows: np.ndarray, columns: np.ndarray) -> Matrix:
 
 
 def upper_submatrix(matrix: Matrix, rows: np.ndarray) -> Matrix:
-    """matrix[rows][:, rows], of which only the upper triangle is filled: what Cholesky reads."""
+    """matrix[rows][:, rows], only the upper triangle filled: what Cholesky reads."""
     if len(rows) == len(matrix):
         return matrix.copy()
     out = np.empty((len(rows), len(rows)))
@@ -500,9 +500,9 @@ class _InverseFactor:
 
     def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         columns = zip(targets.T, fixed.T, strict=True)
-        v, z = zip(*[self._solve(t, f, 0.0) for t, f in columns], strict=True)
-        v = np.stack(v, axis=1)
-        return v, np.stack(z, axis=1) - self.mu[:, None] * v
+        pairs = [self._solve(target, known, 0.0) for target, known in columns]
+        v = np.stack([pair[0] for pair in pairs], axis=1)
+        return v, np.stack([pair[1] for pair in pairs], axis=1) - self.mu[:, None] * v
 
     def respond_bordered(
         self, targets: Vector, fixed: Vector, total: float

@@ -81,15 +81,16 @@ def leave_one_out(
 
 
 def rough_leave_one_out(
-    known: LeaveOneOut, solution: Solution, residuals: Vector
+    known: LeaveOneOut, solution: Solution, residuals: Vector, mu: Vector
 ) -> LeaveOneOut:
     """Leave-one-out residuals with the variances q of another pattern: no factor is needed.
 
     With all labels free q is too small by what the bound ones would have told, which is
     enough to compare points of a path.
     """
-    grown = residuals * (known.inflation**2)
-    errors = np.where(solution.free, grown, residuals + known.variance * solution.v)
+    grown = residuals * known.inflation**2
+    share = mu / known.ridge
+    errors = np.where(solution.free, grown, residuals + known.variance * solution.v * share)
     return LeaveOneOut(errors, known.variance, known.ridge)
 
 

@@ -136,9 +136,19 @@ def inverse_diagonal_in_place(factor: Matrix, block: int = 64) -> Vector:
 
 def inverse_in_place(factor: Matrix) -> Matrix:
     """(L Lᵀ)⁻¹ as a full symmetric C-ordered matrix; overwrites the factor."""
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    mirror_lower(inverse)
-    return inverse.T
+    inverse = upper_inverse_in_place(factor)
+    mirror_lower(inverse.T)
+    return inverse
+
+
+def upper_inverse_in_place(factor: Matrix) -> Matrix:
+    """The same with only the upper triangle filled: what `cholesky_in_place` reads."""
+    return lapack.dpotri(factor, lower=1, overwrite_c=1)[0].T
+
+
+def add_multiple(target: Matrix, factor: float, matrix: Matrix) -> None:
+    """target ← target + factor·matrix, in place, for C-ordered matrices."""
+    blas.daxpy(matrix.ravel(), target.ravel(), a=factor)
 
 
 def symmetrise(matrix: Matrix, block: int = 256) -> Matrix:

@@ -33,6 +33,7 @@ from activehuber.gram import DenseGram, Gram, LowRankGram, absolute_product, sub
 from activehuber.kernels import Kernel
 from activehuber.linalg import (
     BreakdownError,
+    add_multiple,
     cholesky_in_place,
     cross_product,
     inverse_in_place,
@@ -43,6 +44,7 @@ from activehuber.linalg import (
     solve_general,
     solve_lower,
     symmetrise,
+    upper_inverse_in_place,
 )
 from activehuber.problem import EPSILON, Evaluation
 
@@ -51,8 +53,10 @@ NOT_MERCER = (
     "kernel: the Gram matrix is not positive semi-definite; use a Mercer kernel, or clip the "
     "negative eigenvalues of a precomputed one"
 )
-# Spread of the pivots of K up to which K⁻¹ is used, where views are coupled.
-WELL_CONDITIONED = 1e7
+# K + LIFT·max K_ii·I stands for K where K⁻¹ is wanted and K may be singular to rounding.
+LIFT = 1e-9
+# κM + κ_B m up to this size times K_ii: beyond it the lift would be felt.
+LIFT_IS_SMALL = 1e2
 # κ_B m · trace K from which I − κ_B m S is not formed as a difference.
 CANCELLING = 1e7
 # A low-rank factor pays off below this share of the rows.
@@ -168,6 +172,11 @@ class Expansion:
 
     def __len__(self) -> int:
         return len(self.parts[0].operator)
+
+    @property
+    def rough(self) -> bool:
+        """Whether the penalties are factored only roughly, for refinement to mend."""
+        return isinstance(self.smoother, _Coupled) and self.smoother.rough
 
     @property
     def plain(self) -> bool:
@@ -301,7 +310,12 @@ def build_part(kernel: Kernel, X: Matrix, penalty: Any, *, needs_features: bool)
 
 
 def expand_views(
-    parts: Sequence[Part], *, alpha: float, manifold: float, agreement: float
+    parts: Sequence[Part],
+    *,
+    alpha: float,
+    manifold: float,
+    agreement: float,
+    exact: bool = False,
 ) -> Expansion:
     """Factor the penalties of all views.
 
@@ -310,6 +324,8 @@ def expand_views(
     parts : sequence of Part
         With penalties where `manifold` is positive, and then with features unless
         `agreement` is positive too.
+    exact : bool
+        Whether K may not be lifted (see `_lifted_smoothing_matrix`).
     """
     ratio = manifold / alpha
     coupling = agreement / alpha if len(parts) > 1 else 0.0
@@ -321,7 +337,7 @@ def expand_views(
     elif coupling == 0.0:
         smoother = _Separate([_smoother(part, ratio, 0.0) for part in parts])
     else:
-        smoother = _Coupled(parts, ratio, coupling)
+        smoother = _Coupled(parts, ratio, coupling, exact=exact)
     return Expansion(tuple(parts), alpha, ratio, coupling, smoother)
 
 
@@ -481,17 +497,27 @@ class _Coupled:
     and I/κ_B − Σ S^α = (κ_B m)⁻¹ Σ D^α with D^α = I − κ_B m S^α (see `_smoothing_pair`).
     """
 
-    def __init__(self, parts: Sequence[Part], ratio: float, coupling: float) -> None:
+    def __init__(
+        self, parts: Sequence[Part], ratio: float, coupling: float, *, exact: bool
+    ) -> None:
         scale = coupling * len(parts)
         n = len(parts[0].operator)
+        self.rough = False
         self.squares, remainder = [], np.zeros((n, n))
         for part in parts:
-            square, complement = _smoothing_pair(part, ratio, scale)
+            square = None if exact else _lifted_smoothing_matrix(part, ratio, scale)
+            if square is None:
+                square, complement = _smoothing_pair(part, ratio, scale)
+                remainder += complement
+            else:
+                self.rough = True
+                add_multiple(remainder, -scale, square)
+                _diagonal(remainder)[...] += 1.0
             self.squares.append(square)
-            remainder += complement
         remainder /= scale
         self.lower = cholesky_in_place(remainder)
-        self.kept: dict[bytes, tuple[list[Matrix], list[Matrix]]] = {}
+        self.last: tuple[bytes, list[Matrix]] | None = None
+        self.halves: list[Matrix] | None = None
 
     def smooth(self, sources: Matrix) -> Matrix:
         views = range(len(self.squares))
@@ -503,20 +529,21 @@ class _Coupled:
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
         """Q = Σ (c^α)² S^α + R (I/κ_B − Σ S^α)⁻¹ R, R = Σ c^α S^α, on labelled rows."""
         del centre
-        corners, halves = self._on_labelled(labelled)
-        total = _weighted_sum(corners, weights**2)
-        mixed = _weighted_sum(halves, weights)
-        return DenseGram(total + cross_product(np.ascontiguousarray(mixed)))
-
-    def _on_labelled(self, labelled: np.ndarray) -> tuple[list[Matrix], list[Matrix]]:
-        """S^α on labelled rows, and S^α L⁻ᵀ there; kept, since weights are often tried."""
         key = labelled.tobytes()
-        if key not in self.kept:
-            rows = [square[labelled] for square in self.squares]
-            corners = [row[:, labelled] for row in rows]
-            halves = [solve_lower(self.lower, row.T, overwrite=True).T for row in rows]
-            self.kept = {key: (corners, halves)}
-        return self.kept[key]
+        seen = self.last is not None and self.last[0] == key
+        if not seen:
+            self.last, self.halves = (key, [square[labelled] for square in self.squares]), None
+        assert self.last is not None
+        rows = self.last[1]
+        if seen and self.halves is None:
+            # Weights are being tried: from the second on, keep what they have in common.
+            self.halves = [solve_lower(self.lower, row.T).T for row in rows]
+        if self.halves is None:
+            mixed = solve_lower(self.lower, _weighted_sum(rows, weights).T).T
+        else:
+            mixed = _weighted_sum(self.halves, weights)
+        total = _weighted_sum([row[:, labelled] for row in rows], weights**2)
+        return DenseGram(total + cross_product(np.ascontiguousarray(mixed)))
 
 
 def _smoothing_pair(part: Part, ratio: float, scale: float) -> tuple[Matrix, Matrix]:
@@ -553,17 +580,11 @@ def _smoothing_pair(part: Part, ratio: float, scale: float) -> tuple[Matrix, Mat
 
 
 def _smoothing_matrix(part: Part, ratio: float, scale: float) -> Matrix:
-    """S = (K⁻¹ + B)⁻¹: by features if there are, by K⁻¹ if K allows it, else by LU."""
+    """S = (K⁻¹ + B)⁻¹, by features if there are, else by LU."""
     if part.features is not None:
         return cross_product(_smoother(part, ratio, scale))
     K = part.operator.matrix
     assert K is not None
-    inverse = _inverse_if_well_conditioned(K)
-    if inverse is not None:
-        if ratio > 0.0:
-            _add(inverse, ratio, part.penalty)
-        _diagonal(inverse)[...] += scale
-        return inverse_in_place(cholesky_in_place(inverse))
     system = scale * K  # becomes I + B K, the transpose of I + K B
     if ratio > 0.0:
         system += ratio * (part.penalty @ K)
@@ -571,16 +592,28 @@ def _smoothing_matrix(part: Part, ratio: float, scale: float) -> Matrix:
     return symmetrise(solve_general(system.T, K.T).T)
 
 
-def _inverse_if_well_conditioned(K: Matrix) -> Matrix | None:
-    """K⁻¹ if the pivots of its Cholesky factor lie within WELL_CONDITIONED of each other."""
+def _lifted_smoothing_matrix(part: Part, ratio: float, scale: float) -> Matrix | None:
+    """S with K lifted a little, by two symmetric inverses: half the work of LU.
+
+    Exact to about LIFT. None where the lift would be felt, or if there are features.
+    """
+    K = part.operator.matrix
+    if part.features is not None or K is None:
+        return None
+    largest = float(np.max(np.diagonal(K)))
+    # The eigenvalues of a normalised Laplacian do not exceed 2.
+    if (2.0 * ratio + scale) * largest > LIFT_IS_SMALL:
+        return None
+    lifted = K.copy()
+    _diagonal(lifted)[...] += LIFT * largest
     try:
-        lower = cholesky_in_place(K.copy())
+        precision = upper_inverse_in_place(cholesky_in_place(lifted))
+        if ratio > 0.0:
+            _add(precision, ratio, part.penalty)
+        _diagonal(precision)[...] += scale
+        return inverse_in_place(cholesky_in_place(precision))
     except BreakdownError:
         return None
-    pivots = np.diagonal(lower) ** 2
-    if np.max(pivots) > WELL_CONDITIONED * np.min(pivots):
-        return None
-    return inverse_in_place(lower)
 
 
 def _add(target: Matrix, factor: float, penalty: Any) -> None:

@@ -288,12 +288,14 @@ class _Search:
         del self.source  # the inverse is as large as the Gram matrix
         return self._keep(candidate.loo, sigma), sigma
 
-    def _candidate(self, solution: Solution, threshold: float, first=None) -> _Candidate:
+    def _candidate(
+        self, solution: Solution, threshold: float, first: LeaveOneOut | None = None
+    ) -> _Candidate:
         residuals = self.problem.y - solution.intercept - solution.fitted
         if first is None:
             loo = leave_one_out(self.problem, solution, residuals, self.mu, threshold)
         else:
-            loo = rough_leave_one_out(first, solution, residuals)
+            loo = rough_leave_one_out(first, solution, residuals, self.mu)
         standardised = (loo.residuals / loo.inflation) ** 2
         return _Candidate(loo, thresholds.mean_of_smaller_half(standardised, self.weights))
 
