@@ -70,3 +70,16 @@ def test_a_given_graph_equals_the_built_one(kind, rng):
     built = HLRegressor(manifold=1e-2, threshold=0.3, n_neighbors=5).fit(X, y)
     np.testing.assert_allclose(given_graph.predict(X), built.predict(X), atol=1e-9)
     np.testing.assert_allclose(given_graph.loo_residuals_, built.loo_residuals_, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["plain", "grid", "copies"])
+def test_neighbours_by_tree_and_by_all_distances(kind, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    if kind == "grid":
+        X = np.round(2.0 * X) / 2.0
+    if kind == "copies":
+        X = X[rng.integers(0, 40, 300)]
+    by_tree = graphs.knn_affinity(graphs.Distances(X), 10)
+    monkeypatch.setattr(graphs, "TREE_FEATURES", 0)
+    assert (by_tree != graphs.knn_affinity(graphs.Distances(X), 10)).nnz == 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from activehuber._typing import Matrix, Vector
@@ -19,6 +20,10 @@ GRAPH_NAMES = ("knn", "rbf")
 
 # Distances equal in exact arithmetic differ by rounding; such rows count as tied.
 TIE = 1e-10
+# Up to this many features a tree finds neighbours sooner than all distances do; it is asked
+# for a few more than k, in case of ties.
+TREE_FEATURES = 6
+TREE_SPARE = 4
 BLOCK_ENTRIES = 1 << 19
 
 
@@ -32,7 +37,7 @@ class Distances:
     def __len__(self) -> int:
         return len(self.X)
 
-    def squared(self, rows: slice) -> Matrix:
+    def squared(self, rows: slice | np.ndarray) -> Matrix:
         """Block of shape (len(rows), n); for a kernel d² = K_ii + K_jj − 2 K_ij."""
         if self.diagonal is None:
             return cdist(self.X[rows], self.X, "sqeuclidean")
@@ -56,17 +61,42 @@ def knn_affinity(distances: Distances, n_neighbors: int) -> sparse.csr_array:
     k = min(n_neighbors, n - 1)
     if k == 0:
         return sparse.csr_array((n, n))
-    pairs = []
-    for rows in distances.blocks():
-        block = distances.squared(rows)
-        here = np.arange(rows.start, rows.stop)
-        block[here - rows.start, here] = np.inf
-        kth = np.partition(block, k - 1, axis=1)[:, k - 1]
-        near, far = np.nonzero(block <= (kth * (1.0 + TIE))[:, None])
-        pairs.append(np.stack([near + rows.start, far]))
-    i, j = np.concatenate(pairs, axis=1)
+    i, j = _near_pairs(distances, k)
     directed = sparse.csr_array((np.ones(len(i)), (i, j)), shape=(n, n))
     return directed.maximum(directed.T).tocsr()
+
+
+def _near_pairs(distances: Distances, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (i, j) with j among the k nearest rows of i, ties included."""
+    n = len(distances)
+    if distances.precomputed or distances.X.shape[1] > TREE_FEATURES or n < 4 * k:
+        return _near_pairs_of(distances, k, np.arange(n))
+    asked = min(n, k + 1 + TREE_SPARE)
+    length, found = KDTree(distances.X).query(distances.X, k=asked)
+    squared = np.where(found == np.arange(n)[:, None], np.inf, length**2)
+    cut = np.partition(squared, k - 1, axis=1)[:, k - 1] * (1.0 + TIE)
+    # Where all that was asked for is within the cut, there may be more that is tied.
+    whole = np.any(squared > cut[:, None], axis=1, where=np.isfinite(squared)) | (asked == n)
+    near, place = np.nonzero((squared <= cut[:, None]) & whole[:, None])
+    i, j = _near_pairs_of(distances, k, np.flatnonzero(~whole))
+    return np.concatenate([near, i]), np.concatenate([found[near, place], j])
+
+
+def _near_pairs_of(
+    distances: Distances, k: int, wanted: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for some rows, from all their distances."""
+    pairs = [np.empty((2, 0), dtype=np.intp)]
+    size = max(1, BLOCK_ENTRIES // len(distances))
+    for start in range(0, len(wanted), size):
+        here = wanted[start : start + size]
+        block = distances.squared(here)
+        block[np.arange(len(here)), here] = np.inf
+        kth = np.partition(block, k - 1, axis=1)[:, k - 1]
+        near, far = np.nonzero(block <= (kth * (1.0 + TIE))[:, None])
+        pairs.append(np.stack([here[near], far]))
+    i, j = np.concatenate(pairs, axis=1)
+    return i, j
 
 
 def rbf_affinity(distances: Distances, gamma: float) -> Matrix:
