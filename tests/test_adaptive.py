@@ -43,13 +43,14 @@ def test_bad_labels_are_found_on_a_smooth_function(kernel):
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
 def test_clean_data_loses_few_labels(kernel):
-    removed = [
-        HLRegressor(kernel=kernel, alpha=1e-3)
-        .fit(*oracles.curve(200, seed, bad=0.0)[:2])
-        .removed_.mean()
-        for seed in range(8)
-    ]
-    assert np.mean(removed) <= 0.015
+    removed = []
+    for seed in range(8):
+        X, y, _, truth = oracles.curve(200, seed, bad=0.0)
+        if kernel == "linear":
+            # A curve that it cannot follow is no clean data to a linear kernel.
+            y = y - truth + X @ [1.0, -0.5]
+        removed.append(HLRegressor(kernel=kernel, alpha=1e-3).fit(X, y).removed_.mean())
+    assert np.mean(removed) <= 0.01
 
 
 @pytest.mark.parametrize("a", [1e-8, 1e-3, 7.0, 1e8])

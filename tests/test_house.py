@@ -23,6 +23,7 @@ FLOW = [
     "reduction",
     "newton",
     "recovery",
+    "path",
     "leave_one_out",
     "thresholds",
     "refinement",
@@ -30,7 +31,9 @@ FLOW = [
     "validation",
     "fitting",
     "model_selection",
+    "noise_rates",
     "regressor",
+    "classifier",
     "displays",
     "__init__",
 ]

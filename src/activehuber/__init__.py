@@ -1,10 +1,22 @@
 """activehuber: robust kernel regression that says which labels it did not believe."""
 
-from activehuber.displays import ViewDisplay
+from activehuber.classifier import HLClassifier
+from activehuber.displays import ThresholdPathDisplay, ViewDisplay
 from activehuber.model_selection import LabelledKFold
-from activehuber.regressor import HLRegressor
+from activehuber.path import ThresholdPath
+from activehuber.regressor import HLRegressor, huber_path
 from activehuber.views import View
 
 __version__ = "0.1.0"
 
-__all__ = ["HLRegressor", "LabelledKFold", "View", "ViewDisplay", "__version__"]
+__all__ = [
+    "HLClassifier",
+    "HLRegressor",
+    "LabelledKFold",
+    "ThresholdPath",
+    "ThresholdPathDisplay",
+    "View",
+    "ViewDisplay",
+    "__version__",
+    "huber_path",
+]

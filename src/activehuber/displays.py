@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from activehuber._typing import Matrix, Vector
+from activehuber._typing import Mask, Matrix, Vector
+from activehuber.path import ThresholdPath
 from activehuber.regressor import HLRegressor
 
 # Colours that differ in lightness too, and markers: never colour alone.
@@ -156,3 +157,159 @@ class ViewDisplay:
 
     def _cycle(self, values: tuple[str, ...]) -> list[str]:
         return [values[i % len(values)] for i in range(len(self.names))]
+
+
+class ThresholdPathDisplay:
+    """Residuals over the threshold, and how many labels are free and bound.
+
+    Parameters
+    ----------
+    path : ThresholdPath
+    threshold : float, default=None
+        A threshold to mark, such as that of a fitted model.
+
+    Attributes
+    ----------
+    axes_ : ndarray of two matplotlib Axes
+        The residuals, and the numbers of labels.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLRegressor, ThresholdPathDisplay
+    >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+    >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+    >>> model = HLRegressor(gamma=1.0).fit(X, y)
+    >>> display = ThresholdPathDisplay.from_estimator(model)
+    >>> display.axes_[1].get_xlabel()
+    'threshold ξ'
+    """
+
+    def __init__(self, *, path: ThresholdPath, threshold: float | None = None) -> None:
+        self.path = path
+        self.threshold = threshold
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: HLRegressor,
+        *,
+        target: int = 0,
+        min_threshold: float | None = None,
+        max_events: int | None = None,
+        ax: Any = None,
+    ) -> ThresholdPathDisplay:
+        """Draw the path of a fitted regressor, for the labels it kept in use.
+
+        Parameters
+        ----------
+        estimator : HLRegressor
+            Fitted; its `threshold_` is marked.
+        target : int, default=0
+            Which one, if the regressor was fitted to several.
+        min_threshold, max_events : default=None
+            As in `HLRegressor.threshold_path`.
+        ax : array of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+
+        Returns
+        -------
+        ThresholdPathDisplay
+        """
+        if not isinstance(estimator, HLRegressor):
+            raise TypeError(f"estimator must be a fitted HLRegressor, got {estimator!r}")
+        path = estimator.threshold_path(
+            target=target, min_threshold=min_threshold, max_events=max_events
+        )
+        return cls.from_path(path, threshold=np.ravel(estimator.threshold_)[target], ax=ax)
+
+    @classmethod
+    def from_path(
+        cls, path: ThresholdPath, *, threshold: float | None = None, ax: Any = None
+    ) -> ThresholdPathDisplay:
+        """Draw a path.
+
+        Parameters
+        ----------
+        path : ThresholdPath
+        threshold : float, default=None
+            A threshold to mark.
+        ax : array of two matplotlib Axes, default=None
+
+        Returns
+        -------
+        ThresholdPathDisplay
+        """
+        if len(path.thresholds) < 2:
+            raise ValueError("the path has one breakpoint only: there is nothing to draw")
+        return cls(path=path, threshold=threshold).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> ThresholdPathDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : array of two matplotlib Axes, default=None
+
+        Returns
+        -------
+        ThresholdPathDisplay
+        """
+        if ax is None:
+            _, ax = _pyplot().subplots(
+                2, 1, figsize=(7, 6), height_ratios=(2, 1), sharex=True, layout="constrained"
+            )
+        axes = np.asarray(ax, dtype=object).ravel()
+        if len(axes) != 2:
+            raise ValueError(f"ax must hold two Axes, got {len(axes)}")
+        self.axes_, self.figure_ = axes, axes[0].figure
+        path, mark = self.path, self.threshold or 0.0
+        mark = mark if np.isfinite(mark) else 0.0
+        in_use = ~np.isnan(path.y)
+        # Above the first breakpoint all labels are free and nothing changes.
+        xi = np.concatenate([[1.3 * max(path.thresholds[0], mark)], path.thresholds])
+        residuals = path.residuals[:, in_use]
+        residuals = np.concatenate([residuals[:1], residuals])
+        bound = path.states[:, in_use] != 0
+        bound = np.concatenate([np.zeros_like(bound[:1]), bound])
+        self._draw_residuals(axes[0], xi, residuals, bound)
+        self._draw_numbers(axes[1], xi, bound)
+        for each in axes:
+            each.set_xscale("log")
+            each.set_xlim(xi[-1], xi[0])
+            if mark > 0.0:
+                each.axvline(mark, color="0.2", ls="--", lw=1.2, label="ξ of the fit")
+            each.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+        axes[1].set_xlabel("threshold ξ")
+        return self
+
+    def _draw_residuals(self, ax: Any, xi: Vector, residuals: Matrix, bound: Mask) -> None:
+        # Lines in ξ are curves over log ξ: more points than the breakpoints are needed.
+        grid = np.unique(np.concatenate([xi, np.geomspace(xi[-1], xi[0], 300)]))
+        # The segment above a point has the state of the breakpoint above it.
+        above = np.clip(len(xi) - 1 - np.searchsorted(xi[::-1], grid, "right"), 0, None)
+        ax.fill_between(grid, -grid, grid, color=COLOURS[0], alpha=0.1, lw=0, label="within ±ξ")
+        low, high = float(np.min(residuals)), float(np.max(residuals))
+        for values, is_bound in zip(residuals.T, bound.T, strict=True):
+            line = np.interp(grid, xi[::-1], values[::-1])
+            for mask, colour in ((~is_bound[above], COLOURS[0]), (is_bound[above], COLOURS[1])):
+                # A point belongs to the segments on both of its sides.
+                seen = mask | np.concatenate([[False], mask[:-1]])
+                ax.plot(grid, np.where(seen, line, np.nan), color=colour, lw=0.8, alpha=0.8)
+        ax.plot([], [], color=COLOURS[0], label="free label")
+        ax.plot([], [], color=COLOURS[1], label="bound label")
+        margin = 0.05 * (high - low)
+        ax.set_ylim(low - margin, high + margin)
+        ax.set_ylabel("residual")
+
+    def _draw_numbers(self, ax: Any, xi: Vector, bound: Mask) -> None:
+        numbers = bound.sum(axis=1)
+        # The state at a breakpoint holds for the segment below it.
+        for number, colour, style, name in (
+            (bound.shape[1] - numbers, COLOURS[0], "-", "free"),
+            (numbers, COLOURS[1], "-.", "bound"),
+        ):
+            ax.step(xi, number, where="post", color=colour, ls=style, label=name)
+        ax.set_ylabel("labels")
+        ax.set_ylim(-0.02 * bound.shape[1], 1.05 * bound.shape[1])

@@ -22,6 +22,7 @@ from activehuber.kernels import Kernel
 from activehuber.leave_one_out import leave_one_out
 from activehuber.linalg import BreakdownError
 from activehuber.newton import Solution, Status, solve
+from activehuber.path import ThresholdPath, threshold_path
 from activehuber.problem import Certificate, Problem
 from activehuber.recovery import Fit, recover
 from activehuber.reduction import (
@@ -264,6 +265,41 @@ def _weigh_again(target: _Target, fitted: Fitted) -> Evidence:
     return target.weigh(problem, solution, residuals, fitted.threshold, fitted.sigma)
 
 
+def path_of_labels(
+    settings: Settings,
+    data: Data,
+    index: int = 0,
+    *,
+    removed: Mask | None = None,
+    view_weights: Vector | None = None,
+    min_threshold: float | None = None,
+    max_events: int | None = None,
+) -> ThresholdPath:
+    """The path over the threshold for one target; `removed` labels, (n,), are left out."""
+    task = _Task(settings, data)
+    if task.expansion.rough:
+        task.sharpen()
+    target = _Target(task, index, view_weights)
+    active = np.ones(len(target.labels), dtype=bool)
+    if removed is not None:
+        active = ~removed[target.labels]
+
+    def follow() -> ThresholdPath:
+        return threshold_path(
+            target.reduction,
+            target.problem.using(active),
+            target.centre,
+            task.rows,
+            len(data.y),
+            min_threshold=min_threshold,
+            max_events=max_events,
+        )
+
+    path = target.with_fallback(follow)
+    single = settings.views[0].columns is None
+    return replace(path, dual_coef=path.dual_coef[:, :, 0]) if single else path
+
+
 class _Task:
     """What all targets of one fit share: the rows, the views, their factored penalties.
 
@@ -458,11 +494,9 @@ class _Target:
     ) -> Evidence:
         """Leave-one-out residuals, noise scale and quality of the labels."""
         loo = leave_one_out(problem, solution, residuals, problem.mu, threshold)
-        sigma, scales = refinement.scales_for(problem, loo, sigma)
         removal = self.settings.removal or refinement.DEFAULT_REMOVAL
-        quality = thresholds.quality(
-            loo.residuals, removal * scales, problem.active, self.trusted
-        )
+        sigma, cuts = refinement.cuts_for(problem, loo, sigma, removal)
+        quality = thresholds.quality(loo.residuals, cuts, problem.active, self.trusted)
         return Evidence(sigma, self.on_all_rows(loo.residuals), self.on_all_rows(quality))
 
     def on_all_rows(self, values: np.ndarray, fill: Any = np.nan) -> np.ndarray:

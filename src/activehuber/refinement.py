@@ -17,6 +17,7 @@ from activehuber.gram import DenseGram, HeadTail, Shifted, Source
 from activehuber.leave_one_out import LeaveOneOut, leave_one_out, rough_leave_one_out, units
 from activehuber.newton import Solution, solve
 from activehuber.problem import Problem
+from activehuber.thresholds import Ground
 
 # (threshold, labels in use) after each refinement.
 Report = Callable[[float, int], None]
@@ -214,7 +215,7 @@ def adaptive(
     the fit is a Huber fit at 1.345 σ̂.
     """
     search = _Search(problem, DEFAULT_REMOVAL if removal is None else removal, trusted)
-    if search.spread == 0.0:
+    if search.ground.spread == 0.0:
         solution = solve(problem, np.inf)
         threshold = largest_residual(problem, solution)
         report(threshold, int(problem.active.sum()))
@@ -264,8 +265,8 @@ class _Search:
     def __init__(self, problem: Problem, removal: float, trusted: Mask) -> None:
         self.problem, self.removal, self.trusted = problem, removal, trusted
         self.mu, self.weights = problem.mu, problem.weights
-        self.spread = thresholds.label_scale(problem.y, self.weights)
-        self.floor = NOISE_FLOOR * self.spread
+        self.ground = ground(problem)
+        self.floor = NOISE_FLOOR * self.ground.spread
         self.history: list[float] = []
         self.steps = 0
         self.known: dict[bytes, _Candidate] = {}
@@ -275,7 +276,6 @@ class _Search:
         self.source = self.problem.gram.inverse_source(
             self.mu, border=self.problem.fit_intercept
         )
-        self.mean_variance = mean_variance(self.problem)
         starts = sorted(self._path(), key=lambda candidate: candidate.score)[:N_STARTS]
         ends: list[tuple[Mask, _Candidate]] = []
         for start in starts:
@@ -336,10 +336,9 @@ class _Search:
 
     def _keep(self, loo: LeaveOneOut, sigma: float) -> Mask:
         """Labels inside their cut, at least half of them, and all trusted ones."""
-        scales = thresholds.row_scales(loo, sigma, self.spread, self.mean_variance)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.where(loo.residuals == 0.0, 0.0, np.abs(loo.residuals) / scales)
-        kept = (ratios <= self.removal) | self.trusted
+        cuts = thresholds.cuts(loo, sigma, self.ground, self.removal)
+        ratios = thresholds.share_of(loo.residuals, cuts)
+        kept = (ratios <= 1.0) | self.trusted
         if self.weights[kept].sum() < 0.5 * self.weights.sum():
             kept = (ratios <= thresholds.weighted_median(ratios, self.weights)) | self.trusted
         return kept
@@ -369,13 +368,27 @@ class _Search:
         return self.known[key]
 
 
-def scales_for(problem: Problem, loo: LeaveOneOut, sigma: float | None) -> tuple[float, Vector]:
-    """σ̂ (estimated on the labels in use unless given) and the scale of every row."""
-    spread = thresholds.label_scale(problem.y, problem.weights)
+def cuts_for(
+    problem: Problem, loo: LeaveOneOut, sigma: float | None, removal: float
+) -> tuple[float, Vector]:
+    """σ̂ (estimated on the labels in use unless given) and the cut of every row."""
+    known = ground(problem)
     if sigma is None:
-        floor = NOISE_FLOOR * spread
+        floor = NOISE_FLOOR * known.spread
         sigma = thresholds.noise_scale(loo, problem.weights, problem.active, floor)
-    return sigma, thresholds.row_scales(loo, sigma, spread, mean_variance(problem))
+    return sigma, thresholds.cuts(loo, sigma, known, removal)
+
+
+def ground(problem: Problem) -> Ground:
+    """What the labels and the kernel say before any fit."""
+    y, weights = problem.y, problem.weights
+    return Ground(
+        y=y,
+        weights=weights,
+        centre=thresholds.weighted_median(y, weights) if problem.fit_intercept else 0.0,
+        spread=thresholds.label_scale(y, weights),
+        mean_variance=mean_variance(problem),
+    )
 
 
 def mean_variance(problem: Problem) -> float:

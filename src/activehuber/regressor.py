@@ -26,6 +26,7 @@ from activehuber.fitting import (
     Settings,
     ViewSettings,
     fit_targets,
+    path_of_labels,
     weigh_labels,
 )
 from activehuber.kernels import Kernel, gamma_from_gram, resolve_gamma
@@ -38,7 +39,73 @@ from activehuber.views import (
 )
 
 
-class HLRegressor(RegressorMixin, BaseEstimator):
+class ViewParameters(BaseEstimator):
+    """An estimator with `kernel` and `views`, whose views' parameters are its own too."""
+
+    kernel: Any
+    views: Any
+
+    def get_params(self, deep=True):
+        """Parameters of the estimator.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Also list `views__<name>__<parameter>`.
+
+        Returns
+        -------
+        dict
+        """
+        params = super().get_params(deep=False)
+        if deep and _are_views(self.views):
+            for name, view in zip(view_names(self.views), self.views, strict=True):
+                for key, value in view.get_params().items():
+                    params[f"views__{name}__{key}"] = value
+        return params
+
+    def set_params(self, **params):
+        """Set parameters, those of views as `views__<name>__<parameter>`.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        self : estimator
+        """
+        nested = {key: params.pop(key) for key in list(params) if key.startswith("views__")}
+        super().set_params(**params)
+        if not nested:
+            return self
+        if not _are_views(self.views):
+            raise ValueError(f"{next(iter(nested))} was given, but views={self.views!r}")
+        named = dict(zip(check_views(self.views), self.views, strict=True))
+        changes = []
+        for key, value in nested.items():
+            name, _, parameter = key.removeprefix("views__").partition("__")
+            if name not in named or parameter not in named[name].get_params():
+                raise ValueError(
+                    f"invalid parameter {key!r}: it must be views__<name>__<parameter> with a "
+                    f"name among {', '.join(named)}"
+                )
+            changes.append((named[name], parameter, value))
+        for view, parameter, value in changes:
+            view.set_params(**{parameter: value})
+        return self
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._is_precomputed()
+        return tags
+
+    def _is_precomputed(self) -> bool:
+        by_name = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return self.views is None and by_name
+
+
+class HLRegressor(RegressorMixin, ViewParameters):
     """Exact Huber kernel regression that says which labels it did not believe.
 
     Minimises, over functions f of a kernel space and an intercept b,
@@ -280,7 +347,10 @@ class HLRegressor(RegressorMixin, BaseEstimator):
             Sums over views, with `intercept_`, to the prediction.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        return self._parts(validate_data(self, X, dtype=np.float64, order="C", reset=False))
+
+    def _parts(self, X: Matrix) -> np.ndarray:
+        """`predict_views` of checked rows."""
         parts = []
         for index, view in enumerate(self._settings.views):
             weighted = [f.view_weights[index] * f.dual_coef[:, index] for f in self._fitted]
@@ -328,65 +398,51 @@ class HLRegressor(RegressorMixin, BaseEstimator):
             scores.append(r2_score(labels[given], prediction[given], sample_weight=weight))
         return float(np.mean(scores))
 
-    def get_params(self, deep=True):
-        """Parameters of the estimator.
+    def threshold_path(self, *, target=0, min_threshold=None, max_events=None):
+        """The minimisers over all thresholds, for the labels that the fit kept in use.
+
+        At the fitted `alpha` and view weights. Kernel and graph are computed again.
 
         Parameters
         ----------
-        deep : bool, default=True
-            Also list `views__<name>__<parameter>`.
+        target : int, default=0
+            Which one, if there are several.
+        min_threshold : float, default=None
+            Where the path ends; a thousandth of its first threshold if None.
+        max_events : int, default=None
+            Stop at the first breakpoint after this many changes of a label; None: do not.
 
         Returns
         -------
-        dict
+        ThresholdPath
         """
-        params = super().get_params(deep=False)
-        if deep and _are_views(self.views):
-            for name, view in zip(view_names(self.views), self.views, strict=True):
-                for key, value in view.get_params().items():
-                    params[f"views__{name}__{key}"] = value
-        return params
-
-    def set_params(self, **params):
-        """Set parameters, those of views as `views__<name>__<parameter>`.
-
-        Parameters
-        ----------
-        **params : dict
-
-        Returns
-        -------
-        self : HLRegressor
-        """
-        nested = {key: params.pop(key) for key in list(params) if key.startswith("views__")}
-        super().set_params(**params)
-        if not nested:
-            return self
-        if not _are_views(self.views):
-            raise ValueError(f"{next(iter(nested))} was given, but views={self.views!r}")
-        named = dict(zip(check_views(self.views), self.views, strict=True))
-        changes = []
-        for key, value in nested.items():
-            name, _, parameter = key.removeprefix("views__").partition("__")
-            if name not in named or parameter not in named[name].get_params():
-                raise ValueError(
-                    f"invalid parameter {key!r}: it must be views__<name>__<parameter> with a "
-                    f"name among {', '.join(named)}"
-                )
-            changes.append((named[name], parameter, value))
-        for view, parameter, value in changes:
-            view.set_params(**{parameter: value})
-        return self
+        check_is_fitted(self)
+        _check_path_parameters(min_threshold, max_events)
+        if target not in range(len(self._fitted)):
+            raise ValueError(
+                f"target must be from 0 to {len(self._fitted) - 1}, got {target!r}"
+            )
+        dropped = any(view.graph is None for view in self._settings.views)
+        if self.X_fit_ is None or (self._settings.manifold > 0.0 and dropped):
+            raise ValueError(
+                "the fit keeps no precomputed kernel and no graph that was given as a matrix; "
+                "pass the matrix and the labels to activehuber.huber_path"
+            )
+        fitted = self._fitted[target]
+        return path_of_labels(
+            self._settings,
+            Data(self.X_fit_, *self._labels_fit),
+            target,
+            removed=fitted.removed,
+            view_weights=fitted.view_weights,
+            min_threshold=min_threshold,
+            max_events=max_events,
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._is_precomputed()
         tags.target_tags.multi_output = True
         return tags
-
-    def _is_precomputed(self) -> bool:
-        by_name = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        return self.views is None and by_name
 
     # --- attributes that need leave-one-out residuals -----------------------------------
 
@@ -515,6 +571,89 @@ class HLRegressor(RegressorMixin, BaseEstimator):
         self.objective_ = collect([f.certificate.objective for f in fitted])
         self.n_iter_ = collect([f.n_iter for f in fitted])
         self.n_labelled_ = collect([f.n_labelled for f in fitted])
+
+
+# Parameters of HLRegressor that say what is minimised, whatever the threshold.
+PROBLEM_PARAMETERS = (
+    "kernel",
+    "gamma",
+    "degree",
+    "coef0",
+    "kernel_params",
+    "views",
+    "view_weights",
+    "alpha",
+    "manifold",
+    "agreement",
+    "graph",
+    "n_neighbors",
+    "fit_intercept",
+)
+
+
+def huber_path(X, y, sample_weight=None, *, min_threshold=None, max_events=None, **params):
+    """The minimisers over all thresholds, all labels in use.
+
+    They are piecewise linear in the threshold ξ: the path holds the breakpoints, and any
+    solution in between is exact.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Rows, labelled or not; the Gram matrix for kernel="precomputed".
+    y : array-like of shape (n_samples,)
+        Labels, NaN where there is none.
+    sample_weight : array-like of shape (n_samples,), default=None
+    min_threshold : float, default=None
+        Where the path ends; a thousandth of its first threshold if None.
+    max_events : int, default=None
+        Stop at the first breakpoint after this many changes of a label; None: do not.
+    **params : dict
+        Parameters of HLRegressor that describe the problem: `kernel`, `gamma`, `degree`,
+        `coef0`, `kernel_params`, `views`, `view_weights` (not "learn"), `alpha`, `manifold`,
+        `agreement`, `graph`, `n_neighbors`, `fit_intercept`.
+
+    Returns
+    -------
+    ThresholdPath
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLRegressor, huber_path
+    >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+    >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+    >>> path = huber_path(X, y, gamma=1.0, alpha=1e-3)
+    >>> dual_coef, intercept = path.at(0.05)
+    >>> model = HLRegressor(gamma=1.0, alpha=1e-3, threshold=0.05).fit(X, y)
+    >>> bool(np.allclose(dual_coef, model.dual_coef_, atol=1e-10))
+    True
+    """
+    unknown = sorted(set(params) - set(PROBLEM_PARAMETERS))
+    if unknown:
+        raise TypeError(
+            f"huber_path does not take {', '.join(unknown)}; parameters of the problem are "
+            + ", ".join(PROBLEM_PARAMETERS)
+        )
+    if np.ndim(y) != 1:
+        raise ValueError(
+            f"huber_path takes one target, y of shape (n,), got {np.ndim(y)} dimensions"
+        )
+    _check_path_parameters(min_threshold, max_events)
+    draft = HLRegressor(**params)
+    draft._check_parameters()
+    data = draft._check_data(X, y, sample_weight, None)
+    settings = draft._resolve(X, data)
+    if settings.view_weights is None:
+        raise ValueError('huber_path takes fixed view_weights, not "learn"')
+    return path_of_labels(settings, data, min_threshold=min_threshold, max_events=max_events)
+
+
+def _check_path_parameters(min_threshold: Any, max_events: Any) -> None:
+    if min_threshold is not None:
+        check.check_number("min_threshold", min_threshold, above=0.0)
+    if max_events is not None:
+        check.check_integer("max_events", max_events, at_least=1)
 
 
 def _are_views(views: Any) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from activehuber._typing import Mask, Vector
-from activehuber.leave_one_out import LeaveOneOut
+from activehuber.leave_one_out import LeaveOneOut, units
 
 # MADN: the median absolute deviation times this is the standard deviation of a Gaussian.
 MAD_TO_SIGMA = 1.482602218505602
@@ -13,6 +15,17 @@ MAD_TO_SIGMA = 1.482602218505602
 MEAN_DEVIATION_TO_SIGMA = 1.2533141373155003
 # 95 % efficiency under Gaussian noise: where labels are bound but none is dropped.
 EFFICIENT = 1.345
+# No cut falls below so many times the scale of its row.
+LEAST_CUT = 2.0
+# Noise often grows with the level of the labels: its scale is also taken in windows of this
+# share of the labels, but not of fewer than so many.
+WINDOW = 0.15
+WINDOW_ROWS = 30
+WINDOW_STOPS = 16
+# Sizes are compared at this share of them, which no bad labels reach unless they are most.
+LOW_SHARE = 0.35
+# Growth is taken at this discount: windows differ by chance.
+DOUBT = 0.7
 
 
 def weighted_median(values: Vector, weights: Vector) -> float:
@@ -60,26 +73,105 @@ def noise_scale(loo: LeaveOneOut, weights: Vector, among: Mask, floor: float) ->
     return max(MAD_TO_SIGMA * middle, floor)
 
 
-def row_scales(loo: LeaveOneOut, sigma: float, spread: float, mean_variance: float) -> Vector:
-    """The scale that |e_i| has for a good label of row i.
+@dataclass(frozen=True)
+class Ground:
+    """What is known of the labels before any fit.
 
-    The larger of σ̂ √(1 + q/μ), noise and its effect on the prediction, and
-    s_y √(q/K̄), what rows with few neighbours cannot know: at q = K̄, the prior
-    variance, nothing is known but the spread of the labels.
-
-    Parameters
+    Attributes
     ----------
-    sigma : float
-        σ̂.
+    y, weights : ndarray of shape (l,)
+    centre : float
+        Their median, 0 without an intercept.
     spread : float
-        s_y, the scale of the labels.
+        s_y, their robust scale.
     mean_variance : float
         K̄, the mean prior variance.
     """
+
+    y: Vector
+    weights: Vector
+    centre: float
+    spread: float
+    mean_variance: float
+
+
+def row_scales(loo: LeaveOneOut, sigma: float, ground: Ground) -> Vector:
+    """The scale that |e_i| has for a good label of row i.
+
+        scale_i² = σ̂² (1 + q_i/μ_i) + (q_i/K̄)² (s_y²/4 + ŷ_i²)
+
+    The first term is noise and its effect on the prediction. The second is what rows with
+    few neighbours cannot know: where the other labels leave a share q/K̄ of the prior
+    variance, the prediction ŷ_i (measured from the centre) is off by such a share of itself.
+    """
+    predicted = ground.y - loo.residuals - ground.centre
     noise = sigma * loo.inflation
-    if mean_variance <= 0.0:
+    noise *= growth_along(predicted, loo.residuals / loo.inflation, ground.weights)
+    if ground.mean_variance <= 0.0:
         return noise
-    return np.maximum(noise, spread * np.sqrt(loo.variance / mean_variance))
+    unknown = loo.variance / ground.mean_variance
+    return np.hypot(noise, unknown * np.hypot(0.5 * ground.spread, predicted))
+
+
+def growth_along(level: Vector, errors: Vector, weights: Vector) -> Vector:
+    """By how much errors are larger than usual at rows of a similar level, shape (l,), >= 1.
+
+    Rows are ranked by level; a window of WINDOW of their weight (and of WINDOW_ROWS at least)
+    slides over the ranks, and between its stops the growth is interpolated by level.
+    """
+    total = float(weights.sum())
+    unit = total / units(weights, np.ones(len(weights), dtype=bool))
+    width = min(total, max(WINDOW * total, WINDOW_ROWS * unit))
+    order = np.argsort(level, kind="stable")
+    ends = np.cumsum(weights[order])
+    starts, sizes, ranked = ends - weights[order], np.abs(errors[order]), level[order]
+    centres = np.linspace(0.5 * width, total - 0.5 * width, WINDOW_STOPS)
+    local, stops = [], []
+    for centre in centres:
+        low, high = centre - 0.5 * width, centre + 0.5 * width
+        inside = np.minimum(ends, high) - np.maximum(starts, low)
+        used = inside > 0.0
+        local.append(weighted_quantile(sizes[used], inside[used], LOW_SHARE))
+        stops.append(weighted_median(ranked[used], inside[used]))
+    usual = weighted_quantile(sizes, weights[order], LOW_SHARE)
+    if usual == 0.0:
+        return np.ones_like(level)
+    return np.maximum(1.0, DOUBT * np.interp(level, stops, local) / usual)
+
+
+def cuts(loo: LeaveOneOut, sigma: float, ground: Ground, removal: float) -> Vector:
+    """How far |e_i| may go: `removal` times the scale of the row, or less among many bad ones.
+
+    See `even_odds`.
+    """
+    scales = row_scales(loo, sigma, ground)
+    ratios = share_of(loo.residuals, scales)
+    return scales * even_odds(ratios, ground.weights, removal)
+
+
+def even_odds(ratios: Vector, weights: Vector, removal: float) -> float:
+    """The |e|/scale from which a label is more likely bad than good, at most `removal`.
+
+    Good labels are Gaussian. Bad ones, of share π, are spread evenly up to twice the median
+    of those beyond `removal`, T. The odds are even at the t with
+
+        (1 − π) φ(t) = π / (2T) .
+
+    Few labels beyond leave `removal` as it is; a fifth of them bring 3.5 down to about 2.6.
+    """
+    beyond = ratios > removal
+    share = float(weights[beyond].sum() / weights.sum())
+    if share == 0.0 or share >= 0.5:
+        return removal
+    reach = 2.0 * weighted_median(ratios[beyond], weights[beyond])
+    odds = (1.0 - share) / share * 2.0 * reach / np.sqrt(2.0 * np.pi)
+    return float(min(removal, max(np.sqrt(2.0 * np.log(max(odds, 1.0))), LEAST_CUT)))
+
+
+def share_of(errors: Vector, limits: Vector) -> Vector:
+    """|errors| / limits, 0 where the error is 0 whatever the limit."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(errors == 0.0, 0.0, np.abs(errors) / limits)
 
 
 def quality(errors: Vector, cuts: Vector, kept: Mask, trusted: Mask) -> Vector:
@@ -90,8 +182,7 @@ def quality(errors: Vector, cuts: Vector, kept: Mask, trusted: Mask) -> Vector:
     residuals), all cuts are widened by one factor to hold every kept label, trusted ones
     aside, and a dropped label inside its cut is put just below ½.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(errors == 0.0, 0.0, np.abs(errors) / cuts)
+    ratio = share_of(errors, cuts)
     widest = np.max(ratio[kept & ~trusted & np.isfinite(ratio)], initial=1.0)
     scores = 1.0 / (1.0 + (ratio / widest) ** 2)
     scores[kept] = np.maximum(scores[kept], 0.5)
