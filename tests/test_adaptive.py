@@ -20,6 +20,7 @@ def sign_flips(seed, share, n=500):
     return X, y, flags
 
 
+@pytest.mark.filterwarnings("ignore:.* labels were removed:UserWarning")
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.25, 0.4])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_no_masking_in_the_papers_experiment(share, intercept):

@@ -57,6 +57,7 @@ def test_rows_that_are_all_alike_do_not_depend_on_their_order():
     assert HLRegressor().fit(X, y)._settings.views[0].kernel.gamma == 1.0
 
 
+@pytest.mark.filterwarnings("ignore:.* labels were removed:UserWarning")
 @pytest.mark.parametrize("seed", range(40))
 def test_weights_are_repetitions_for_a_handful_of_rows(seed):
     rng = draw(seed)

@@ -45,6 +45,7 @@ def flipped(true, rates, seed):
     return np.where(chance < np.where(true == 1, rates[0], rates[1]), 1 - true, true)
 
 
+@pytest.mark.filterwarnings("ignore:.* labels were removed:UserWarning")
 @pytest.mark.filterwarnings("ignore:Skipping check:sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
     [

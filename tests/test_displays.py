@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-from activehuber import HLRegressor, View, ViewDisplay
+from activehuber import HLRegressor, LabelQualityDisplay, View, ViewDisplay
+from tests import oracles
 
 
 def fitted(q=None):
@@ -34,3 +35,21 @@ def test_view_display_takes_axes():
     with pytest.raises(ValueError, match="two Axes"):
         ViewDisplay.from_estimator(model, X, ax=axes[0])
     plt.close(figure)
+
+
+@pytest.mark.parametrize("q", [None, 2])
+def test_label_quality_display_shows_every_label_once(q):
+    X, y, _, _ = oracles.curve(80, 0)
+    y[70:] = np.nan
+    model = HLRegressor(alpha=1e-3).fit(X, y if q is None else np.stack([y] * q, axis=1))
+    display = LabelQualityDisplay.from_estimator(model, target=0 if q is None else 1)
+    kept, removed = (c.get_offsets() for c in display.axes_[0].collections)
+    assert len(kept) + len(removed) == 70
+    assert len(removed) == int(np.reshape(model.removed_, (80, -1))[:, 0].sum()) > 0
+    assert np.all(removed[:, 1] - removed[:, 0] > 1.0)  # labels pushed up by 3
+    assert sum(p.get_height() for p in display.axes_[1].patches) == 70
+    plt.close(display.figure_)
+    with pytest.raises(ValueError, match="target"):
+        LabelQualityDisplay.from_estimator(model, target=5)
+    with pytest.raises(TypeError, match="HLRegressor"):
+        LabelQualityDisplay.from_estimator("model")

@@ -107,6 +107,7 @@ def hard(kind, n=40):
     return X, y
 
 
+@pytest.mark.filterwarnings("ignore:.* labels were removed:UserWarning")
 @pytest.mark.parametrize("kind", HARD)
 @pytest.mark.parametrize("kernel", oracles.KERNELS)
 @pytest.mark.parametrize("intercept", [True, False])

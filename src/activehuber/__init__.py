@@ -1,7 +1,7 @@
 """activehuber: robust kernel regression that says which labels it did not believe."""
 
 from activehuber.classifier import HLClassifier
-from activehuber.displays import ThresholdPathDisplay, ViewDisplay
+from activehuber.displays import LabelQualityDisplay, ThresholdPathDisplay, ViewDisplay
 from activehuber.model_selection import LabelledKFold
 from activehuber.path import ThresholdPath
 from activehuber.regressor import HLRegressor, huber_path
@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 __all__ = [
     "HLClassifier",
     "HLRegressor",
+    "LabelQualityDisplay",
     "LabelledKFold",
     "ThresholdPath",
     "ThresholdPathDisplay",

@@ -313,3 +313,136 @@ class ThresholdPathDisplay:
             ax.step(xi, number, where="post", color=colour, ls=style, label=name)
         ax.set_ylabel("labels")
         ax.set_ylim(-0.02 * bound.shape[1], 1.05 * bound.shape[1])
+
+
+class LabelQualityDisplay:
+    """Each label beside what the other labels say of it, and how far it is believed.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_labels,)
+    predicted : ndarray of shape (n_labels,)
+        Leave-one-out predictions (for removed labels the plain ones).
+    quality : ndarray of shape (n_labels,)
+    removed : ndarray of shape (n_labels,), bool
+
+    Attributes
+    ----------
+    axes_ : ndarray of two matplotlib Axes
+        Labels over predictions, and the distribution of the quality.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLRegressor, LabelQualityDisplay
+    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+    >>> y = np.sin(X.ravel()) + 0.05 * np.cos(50 * X.ravel())
+    >>> y[::15] += 2.0
+    >>> display = LabelQualityDisplay.from_estimator(HLRegressor(gamma=1.0).fit(X, y))
+    >>> int(display.removed.sum())
+    4
+    """
+
+    def __init__(
+        self, *, labels: Vector, predicted: Vector, quality: Vector, removed: Mask
+    ) -> None:
+        self.labels = labels
+        self.predicted = predicted
+        self.quality = quality
+        self.removed = removed
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: HLRegressor, *, target: int = 0, ax: Any = None
+    ) -> LabelQualityDisplay:
+        """Draw the labels of a fitted regressor.
+
+        Parameters
+        ----------
+        estimator : HLRegressor
+            Fitted; of a classifier pass `estimator_`.
+        target : int, default=0
+            Which one, if the regressor was fitted to several.
+        ax : array of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+
+        Returns
+        -------
+        LabelQualityDisplay
+        """
+        if not isinstance(estimator, HLRegressor):
+            raise TypeError(f"estimator must be a fitted HLRegressor, got {estimator!r}")
+        check_is_fitted(estimator)
+        y = estimator._labels_fit[0]
+        if target not in range(y.shape[1]):
+            raise ValueError(f"target must be from 0 to {y.shape[1] - 1}, got {target!r}")
+
+        def column(values: Any) -> Any:
+            return np.reshape(values, y.shape)[:, target]
+
+        quality = column(estimator.label_quality_)
+        known = ~np.isnan(quality)
+        labels = y[known, target]
+        display = cls(
+            labels=labels,
+            predicted=labels - column(estimator.loo_residuals_)[known],
+            quality=quality[known],
+            removed=column(estimator.removed_)[known],
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> LabelQualityDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : array of two matplotlib Axes, default=None
+
+        Returns
+        -------
+        LabelQualityDisplay
+        """
+        if ax is None:
+            _, ax = _pyplot().subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+        axes = np.asarray(ax, dtype=object).ravel()
+        if len(axes) != 2:
+            raise ValueError(f"ax must hold two Axes, got {len(axes)}")
+        self.axes_, self.figure_ = axes, axes[0].figure
+        groups = (
+            (~self.removed, COLOURS[0], MARKERS[0], f"kept ({int((~self.removed).sum())})"),
+            (self.removed, COLOURS[1], MARKERS[1], f"removed ({int(self.removed.sum())})"),
+        )
+        self._draw_labels(axes[0], groups)
+        self._draw_quality(axes[1], groups)
+        return self
+
+    def _draw_labels(self, ax: Any, groups: Any) -> None:
+        ends = [float(np.min(self.predicted)), float(np.max(self.predicted))]
+        ax.plot(ends, ends, color="0.3", lw=0.8, zorder=1)
+        for rows, colour, marker, name in groups:
+            ax.scatter(
+                self.predicted[rows],
+                self.labels[rows],
+                s=16,
+                color=colour,
+                marker=marker,
+                alpha=0.7,
+                label=name,
+            )
+        ax.set_xlabel("prediction from the other labels")
+        ax.set_ylabel("label as given")
+        ax.set_title("labels beside their leave-one-out prediction")
+        ax.legend(loc="best", fontsize=8)
+
+    def _draw_quality(self, ax: Any, groups: Any) -> None:
+        bins = np.linspace(0.0, 1.0, 41)
+        for rows, colour, _, name in groups:
+            ax.hist(self.quality[rows], bins=bins, color=colour, alpha=0.8, label=name)
+        ax.axvline(0.5, color="0.3", ls="--", lw=1)
+        ax.set_yscale("symlog", linthresh=10)
+        ax.set_xlim(0.0, 1.0)
+        ax.set_ylim(bottom=0)
+        ax.set_xlabel("label quality (removed below ½)")
+        ax.set_ylabel("labels")
+        ax.set_title("how far labels are believed")

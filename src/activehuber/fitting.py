@@ -19,7 +19,7 @@ from activehuber import graphs, refinement, thresholds
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.gram import DenseGram
 from activehuber.kernels import Kernel
-from activehuber.leave_one_out import leave_one_out
+from activehuber.leave_one_out import leave_one_out, units
 from activehuber.linalg import BreakdownError
 from activehuber.newton import Solution, Status, solve
 from activehuber.path import ThresholdPath, threshold_path
@@ -37,6 +37,9 @@ from activehuber.weights import learn_weights
 
 # Learnt view weights further from their optimum than this raise a warning.
 WEIGHTS_TOLERANCE = 1e-6
+# A warning comes when more than this share of the labels goes, or fewer than so many remain.
+MANY_REMOVED = 0.3
+FEW_LEFT = 10
 
 Result = TypeVar("Result")
 Complaint = tuple[type[Warning], str]
@@ -78,7 +81,7 @@ class Settings:
     alpha: float
     manifold: float
     agreement: float
-    threshold: str | float
+    threshold: str | float | refinement.Rule
     removal: float | None
     n_refinements: int
     threshold_step: float
@@ -453,7 +456,9 @@ class _Target:
             return trace
         self._learn(trace)
         trace = self._threshold_mode()
-        if not isinstance(self.settings.threshold, str):
+        if not isinstance(self.settings.threshold, str) and not callable(
+            self.settings.threshold
+        ):
             return trace
         # Other labels may be in use now: learn for those, and fit them a last time.
         self._learn(trace)
@@ -479,6 +484,10 @@ class _Target:
         if settings.threshold == "adaptive":
             return refinement.adaptive(
                 problem, settings.removal, self.trusted, settings.max_iter, self.report
+            )
+        if isinstance(settings.threshold, str) or callable(settings.threshold):
+            return refinement.by_rule(
+                problem, settings.threshold, settings.max_iter, self.report
             )
         return refinement.fixed(
             problem, float(settings.threshold), settings.max_iter, self.report
@@ -525,6 +534,30 @@ def _beyond_precision(reduction: Reduction, settings: Settings) -> ValueError:
     )
 
 
+def _doubts(settings: Settings, trace: refinement.Trace) -> list[Complaint]:
+    """Warnings if a rule did not settle, or if more labels went than can be right."""
+    doubts: list[Complaint] = []
+    if not trace.settled:
+        message = (
+            f"the rule threshold={settings.threshold!r} did not settle; the fit is exact at "
+            f"{trace.threshold:.3g}, where it stopped"
+        )
+        doubts.append((ConvergenceWarning, message))
+    active, weights = trace.problem.active, trace.problem.weights
+    # Labels of weight two are two labels.
+    left, total = units(weights, active), units(weights, np.ones_like(active))
+    many = total - left > MANY_REMOVED * total
+    if settings.threshold == "adaptive" and (many or left < min(float(FEW_LEFT), total)):
+        message = (
+            f"{np.sum(~active)} of {len(active)} labels were removed and {np.sum(active)} are "
+            "left; likely causes "
+            "are an alpha or a kernel width that is too small (the fit follows single labels), "
+            "a second population among the rows, or labels in different units"
+        )
+        doubts.append((UserWarning, message))
+    return doubts
+
+
 def _complaints(
     settings: Settings, trace: refinement.Trace, fit: Fit, weights_residual: float
 ) -> list[Complaint]:
@@ -536,6 +569,7 @@ def _complaints(
             "use a larger alpha, or give view_weights"
         )
         complaints.append((ConvergenceWarning, message))
+    complaints += _doubts(settings, trace)
     proof, xi = fit.certificate, fit.threshold
     if (
         settings.threshold == "refine"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from activehuber.thresholds import Ground
 
 # (threshold, labels in use) after each refinement.
 Report = Callable[[float, int], None]
+# (residuals, weights) of the labels -> ξ.
+Rule = Callable[[Vector, Vector], float]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Trace:
     at_least : float
     certified : bool
         Whether the solution is meant to be a minimiser at all.
+    settled : bool
+        Whether a rule for the threshold came to rest.
     """
 
     problem: Problem
@@ -58,6 +63,7 @@ class Trace:
     least_squares: bool = False
     at_least: float = 0.0
     certified: bool = True
+    settled: bool = True
 
 
 def largest_residual(problem: Problem, solution: Solution) -> float:
@@ -71,6 +77,103 @@ def fixed(problem: Problem, threshold: float, max_iter: int, report: Report) -> 
     solution = solve(problem, threshold, max_iter=max_iter)
     report(threshold, int(problem.active.sum()))
     return Trace(problem, solution, threshold, [threshold], solution.n_iter)
+
+
+# --- a rule for the threshold -----------------------------------------------------------
+
+RULE_ROUNDS = 60
+# From this round on ξ is bracketed: rules may cycle, or jump over the fixed point.
+BISECT_FROM = 12
+# ξ is settled when the rule moves it by no more than this share of itself.
+SETTLED = 1e-9
+
+
+def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -> Trace:
+    """Fit at ξ, ask the rule for ξ, until they agree; nothing is dropped.
+
+    Parameters
+    ----------
+    rule : {"madn", "quantile", "tuning-free"} or callable
+        A callable maps (residuals, weights) of the labels to ξ. Named rules say 0 where
+        most labels are met exactly; ξ does not fall below NOISE_FLOOR of their scale.
+    """
+    scale = thresholds.label_scale(problem.y, problem.weights)
+    floor = 0.0 if callable(rule) else NOISE_FLOOR * scale
+    source = problem.gram.source(problem.mu)
+    solution = solve(problem, np.inf, source=source)
+    history: list[float] = []
+    steps, settled = solution.n_iter, False
+    low, high = 0.0, np.inf  # the rule asks for more at `low`, for less at `high`
+    for turn in range(RULE_ROUNDS):
+        asked = max(_apply(rule, problem, solution), floor)
+        if history:
+            # With several fixed points an end may fall behind the other: it is forgotten.
+            if asked > history[-1]:
+                low, high = history[-1], high if high > history[-1] else np.inf
+            else:
+                low, high = low if low < history[-1] else 0.0, history[-1]
+            close = asked == history[-1] or abs(asked - history[-1]) <= SETTLED * asked
+            settled = close or low >= (1.0 - SETTLED) * high
+        if settled or asked == 0.0:
+            break
+        if turn >= BISECT_FROM and low > 0.0 and np.isfinite(high):
+            asked = float(np.sqrt(low * high))
+        solution = solve(problem, asked, source=source, start=solution, max_iter=max_iter)
+        steps += solution.n_iter
+        history.append(asked)
+        report(asked, int(problem.active.sum()))
+    if not history:  # labels that are all met exactly
+        history = [largest_residual(problem, solution)]
+    elif rule == "tuning-free":  # its leverages used up the factor
+        solution = solve(problem, history[-1], source=source, start=solution)
+    free = bool(np.array_equal(solution.free, problem.active))
+    last = history[-1]
+    at_least = last if np.isfinite(last) else 0.0
+    threshold = max(at_least, largest_residual(problem, solution)) if free else last
+    return Trace(
+        problem,
+        solution,
+        threshold,
+        history,
+        steps,
+        least_squares=free,
+        at_least=at_least,
+        settled=settled or len(history) == 1,
+    )
+
+
+def _apply(rule: str | Rule, problem: Problem, solution: Solution) -> float:
+    residuals = problem.y - solution.intercept - solution.fitted
+    if rule == "madn":
+        return thresholds.madn(residuals, problem.weights)
+    if rule == "quantile":
+        return thresholds.quantile(residuals, problem.weights)
+    if rule == "tuning-free":
+        return _tuning_free(problem, solution, residuals)
+    assert callable(rule)
+    value = rule(residuals.copy(), problem.weights.copy())
+    if not isinstance(value, Real) or not float(value) > 0.0:
+        raise ValueError(
+            f"threshold: the callable returned {value!r}; it must return a number > 0 for "
+            "(residuals, weights)"
+        )
+    return float(value)
+
+
+def _tuning_free(problem: Problem, solution: Solution, residuals: Vector) -> float:
+    dof = 0.0
+    if solution.factor is not None:
+        inverse, _ = solution.factor.diagonals(border=problem.fit_intercept)
+        leverage = np.clip(1.0 - problem.mu * inverse, 0.0, 1.0)
+        dof = float(np.sum(leverage[solution.free]))
+    threshold = thresholds.tuning_free(residuals, problem.weights, dof)
+    if np.isinf(threshold):
+        raise ValueError(
+            f'threshold="tuning-free" has no solution: the fit has {dof:.0f} degrees of '
+            f"freedom for labels of total weight {problem.total_weight:g}; use a larger alpha, "
+            'a wider kernel or threshold="madn"'
+        )
+    return threshold
 
 
 # --- HLR, Algorithm 1 put right ---------------------------------------------------------

@@ -151,8 +151,14 @@ class HLRegressor(RegressorMixin, ViewParameters):
         an affinity W for exactly the rows of `fit`; a callable gets X and returns M itself.
     n_neighbors : int, default=10
         Neighbours of a row in the "knn" graph; ties are all included.
-    threshold : float, "adaptive" or "refine", default="adaptive"
+    threshold : float, callable or {"adaptive", "refine", "madn", "quantile", "tuning-free"}, \
+            default="adaptive"
         ξ. A float is in units of y and drops nothing (inf: kernel ridge, or LapRLS).
+        "madn" (1.345 robust standard deviations of the residuals), "quantile" (their 0.9
+        quantile) and "tuning-free" (grows with the number of labels) are rules that bind
+        labels and drop none; `activehuber.thresholds` says what each estimates and when to
+        use it. A callable maps (residuals, weights) to ξ. Rules see the residuals of the fit
+        itself and are repeated until ξ stays.
         "refine" is HLR: `n_refinements` times ξ is lowered by `threshold_step` and the
         labels beyond it are dropped. "adaptive" learns ξ and the labels to drop from
         leave-one-out residuals, without any unit.

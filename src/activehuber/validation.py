@@ -17,7 +17,7 @@ from activehuber.graphs import GRAPH_NAMES
 from activehuber.kernels import KERNEL_NAMES
 from activehuber.views import check_views
 
-THRESHOLD_NAMES = ("adaptive", "refine")
+THRESHOLD_NAMES = ("adaptive", "refine", "madn", "quantile", "tuning-free")
 ALGORITHM_NAMES = ("exact", "paper")
 # Matrices of the size of the Gram matrix that a fit holds at its peak.
 PEAK_MATRICES = 3
@@ -120,11 +120,12 @@ def check_each_view(views: Any) -> None:
 def check_threshold_parameters(threshold: Any, algorithm: Any) -> None:
     """Raise unless the threshold mode and the algorithm go together."""
     if isinstance(threshold, str):
-        check_choice("threshold", threshold, THRESHOLD_NAMES, " or a number > 0 (inf allowed)")
-    else:
+        also = ", a number > 0 (inf allowed) or a callable (residuals, weights) -> number"
+        check_choice("threshold", threshold, THRESHOLD_NAMES, also)
+    elif not callable(threshold):
         check_number("threshold", threshold, above=0.0, finite=False)
     check_choice("algorithm", algorithm, ALGORITHM_NAMES)
-    if algorithm == "paper" and threshold != "refine":
+    if algorithm == "paper" and not (isinstance(threshold, str) and threshold == "refine"):
         raise ValueError(
             'algorithm="paper" is the printed scheme of refinements: it needs '
             f'threshold="refine", got threshold={threshold!r}'
