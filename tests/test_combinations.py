@@ -19,6 +19,10 @@ MODES = {
     "inf": {"threshold": np.inf},
     "refine": {"threshold": "refine", "threshold_step": 0.02},
     "adaptive": {},
+    "madn": {"threshold": "madn"},
+    "quantile": {"threshold": "quantile"},
+    "tuning-free": {"threshold": "tuning-free", "alpha": 1e-2},
+    "callable": {"threshold": lambda r, w: float(np.median(np.abs(r)))},
     "paper": {"threshold": "refine", "threshold_step": 0.02, "algorithm": "paper"},
 }
 

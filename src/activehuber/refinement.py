@@ -83,7 +83,9 @@ def fixed(problem: Problem, threshold: float, max_iter: int, report: Report) -> 
 
 RULE_ROUNDS = 60
 # From this round on ξ is bracketed: rules may cycle, or jump over the fixed point.
-BISECT_FROM = 12
+BISECT_FROM = 20
+# From this round on the last two answers are extrapolated: plain repetition may creep.
+SECANT_FROM = 3
 # ξ is settled when the rule moves it by no more than this share of itself.
 SETTLED = 1e-9
 
@@ -104,6 +106,7 @@ def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -
     history: list[float] = []
     steps, settled = solution.n_iter, False
     low, high = 0.0, np.inf  # the rule asks for more at `low`, for less at `high`
+    answers: list[float] = []
     for turn in range(RULE_ROUNDS):
         asked = max(_apply(rule, problem, solution), floor)
         if history:
@@ -116,8 +119,11 @@ def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -
             settled = close or low >= (1.0 - SETTLED) * high
         if settled or asked == 0.0:
             break
+        answers.append(asked)
         if turn >= BISECT_FROM and low > 0.0 and np.isfinite(high):
             asked = float(np.sqrt(low * high))
+        elif turn >= SECANT_FROM:
+            asked = _secant(history, answers, low, high)
         solution = solve(problem, asked, source=source, start=solution, max_iter=max_iter)
         steps += solution.n_iter
         history.append(asked)
@@ -140,6 +146,19 @@ def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -
         at_least=at_least,
         settled=settled or len(history) == 1,
     )
+
+
+def _secant(history: list[float], answers: list[float], low: float, high: float) -> float:
+    """Where the line through the last two answers meets ξ; the last answer if it does not.
+
+    Between changes of state the rules are nearly linear in ξ.
+    """
+    (a, b), (ask_a, ask_b) = history[-2:], answers[-2:]
+    slope = (ask_b - ask_a) / (b - a) if np.isfinite(b - a) and b != a else np.inf
+    if slope >= 0.99 or not np.isfinite(slope):
+        return ask_b
+    crossing = (ask_b - slope * b) / (1.0 - slope)
+    return crossing if low < crossing < high else ask_b
 
 
 def _apply(rule: str | Rule, problem: Problem, solution: Solution) -> float:
