@@ -34,7 +34,7 @@ def certify(path, X, y, weights=None, count=8, **params):
         coef, b = path.at(xi)
         coef = coef.reshape(len(coef), -1)[task.rows]
         proof = certificate(
-            task.expansion.evaluate(coef),
+            task.expansion.evaluate(coef, task.expansion.values(coef)),
             np.nan_to_num(path.y[task.rows]),
             s,
             b,

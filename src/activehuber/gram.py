@@ -279,6 +279,17 @@ class Direct(_DenseFactor):
         x[self.rows] = solve_cholesky(self.lower, rhs[self.rows])
         return x
 
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        others = np.flatnonzero(~self.free)
+        if 4 * len(others) > len(self.free) or not self.gram.is_well_conditioned(self.mu):
+            return super().respond(targets, fixed)
+        # Qv = target − μv on free rows: only the others need a product.
+        known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
+        v = self.solve(targets - known) + fixed
+        image = targets - self.mu[:, None] * v
+        image[others] = multiply(self.gram.matrix[others], v)
+        return v, image
+
     def plain_diagonals(self) -> tuple[Vector, Vector]:
         inverse, schur = np.zeros(len(self.gram)), np.zeros(len(self.gram))
         others = np.flatnonzero(~self.free)

@@ -92,10 +92,11 @@ def _recover(
     precise: bool,
 ) -> Fit:
     level = np.inf if least_squares else threshold
-    solution, coefficients, values = _refine(
+    solution, coefficients, parts = _refine(
         reduction, problem, solution, level, ROUNDS if minimiser else 0, precise
     )
-    evaluation = reduction.expansion.evaluate(coefficients, precise=precise)
+    values = reduction.fitted(parts)
+    evaluation = reduction.expansion.evaluate(coefficients, parts)
     labels, weights = _on_expansion(reduction, problem, centre)
 
     def fit_with(intercept: float) -> Fit:
@@ -153,12 +154,14 @@ def _refine(
     threshold: float,
     rounds: int,
     precise: bool,
-) -> tuple[Solution, Matrix, Vector]:
+) -> tuple[Solution, Matrix, Matrix]:
+    """The solution, its coefficients and what they give, K^α w^α, shape (n, m)."""
     mu = problem.mu
     zero = np.zeros_like(problem.y)
     v, b = solution.v, solution.intercept
     coefficients = reduction.expand(v)
-    values = reduction.fitted(coefficients, precise=precise)
+    parts = reduction.expansion.values(coefficients, precise=precise)
+    values = reduction.fitted(parts)
 
     def constant(difference: Vector) -> float:
         # The reduced matrix may have its features centred; b takes the constant up.
@@ -166,7 +169,7 @@ def _refine(
 
     b += constant(solution.fitted - values)
     if solution.factor is None:
-        return replace(solution, intercept=b), coefficients, values
+        return replace(solution, intercept=b), coefficients, parts
     residuals = problem.y - b - values
     error = np.where(solution.free, residuals - mu * v, 0.0)
     scale = min(threshold, float(np.max(np.abs(residuals[problem.active]))))
@@ -179,11 +182,12 @@ def _refine(
         )
         new_v = v + change
         new_coefficients = coefficients + reduction.expand_change(change)
-        new_values = reduction.fitted(new_coefficients, precise=precise)
+        new_parts = reduction.expansion.values(new_coefficients, precise=precise)
+        new_values = reduction.fitted(new_parts)
         new_b = b + shift + constant(response - (new_values - values))
         new_error = np.where(solution.free, problem.y - new_b - new_values - mu * new_v, 0.0)
         if not np.max(np.abs(new_error)) < worst:
             break
         v, b, error = new_v, new_b, new_error
-        coefficients, values = new_coefficients, new_values
-    return replace(solution, v=v, intercept=b), coefficients, values
+        coefficients, values, parts = new_coefficients, new_values, new_parts
+    return replace(solution, v=v, intercept=b), coefficients, parts

@@ -59,6 +59,8 @@ LIFT = 1e-9
 LIFT_IS_SMALL = 1e2
 # κ_B m · trace K from which I − κ_B m S is not formed as a difference.
 CANCELLING = 1e7
+# Rows of smoothing matrices gathered at once.
+ROWS_AT_ONCE = 64
 # A low-rank factor pays off below this share of the rows.
 LOW_RANK_SHARE = 0.5
 
@@ -198,9 +200,11 @@ class Expansion:
             out += self.coupling * (f.shape[1] * f - f.sum(axis=1, keepdims=True))
         return out
 
-    def evaluate(self, w: Matrix, *, precise: bool = False) -> Evaluation:
-        """What coefficients w of shape (n, m) give, and the yardsticks of its rounding."""
-        values = self.values(w, precise=precise)
+    def evaluate(self, w: Matrix, values: Matrix) -> Evaluation:
+        """What coefficients w of shape (n, m) give, and the yardsticks of its rounding.
+
+        `values` are those of `values(w)`.
+        """
         sizes = np.stack(
             [p.operator.magnitude(w[:, i]) for i, p in enumerate(self.parts)], axis=1
         )
@@ -241,9 +245,9 @@ class Reduction:
     weights: Vector
     gram: Gram
 
-    def fitted(self, w: Matrix, *, precise: bool = False) -> Vector:
-        """Σ_α c^α f^α on labelled rows for coefficients w of shape (n, m)."""
-        return (self.expansion.values(w, precise=precise) @ self.weights)[self.labelled]
+    def fitted(self, values: Matrix) -> Vector:
+        """Σ_α c^α f^α on labelled rows for values f of shape (n, m)."""
+        return (values @ self.weights)[self.labelled]
 
     def sources(self, v: Vector) -> Matrix:
         """c^α v on all rows of the expansion, shape (n, m)."""
@@ -516,8 +520,7 @@ class _Coupled:
             self.squares.append(square)
         remainder /= scale
         self.lower = cholesky_in_place(remainder)
-        self.last: tuple[bytes, list[Matrix]] | None = None
-        self.halves: list[Matrix] | None = None
+        self.last: tuple[bytes, tuple[list[Matrix], list[Matrix]] | None] | None = None
 
     def smooth(self, sources: Matrix) -> Matrix:
         views = range(len(self.squares))
@@ -530,20 +533,31 @@ class _Coupled:
         """Q = Σ (c^α)² S^α + R (I/κ_B − Σ S^α)⁻¹ R, R = Σ c^α S^α, on labelled rows."""
         del centre
         key = labelled.tobytes()
-        seen = self.last is not None and self.last[0] == key
-        if not seen:
-            self.last, self.halves = (key, [square[labelled] for square in self.squares]), None
-        assert self.last is not None
-        rows = self.last[1]
-        if seen and self.halves is None:
+        if self.last is None or self.last[0] != key:
+            self.last = key, None
+            return self._gram_at_once(weights, labelled)
+        if self.last[1] is None:
             # Weights are being tried: from the second on, keep what they have in common.
-            self.halves = [solve_lower(self.lower, row.T).T for row in rows]
-        if self.halves is None:
-            mixed = solve_lower(self.lower, _weighted_sum(rows, weights).T).T
-        else:
-            mixed = _weighted_sum(self.halves, weights)
-        total = _weighted_sum([row[:, labelled] for row in rows], weights**2)
+            rows = [square[labelled] for square in self.squares]
+            halves = [solve_lower(self.lower, row.T).T for row in rows]
+            self.last = key, ([row[:, labelled] for row in rows], halves)
+        assert self.last[1] is not None
+        corners, halves = self.last[1]
+        total, mixed = _weighted_sum(corners, weights**2), _weighted_sum(halves, weights)
         return DenseGram(total + cross_product(np.ascontiguousarray(mixed)))
+
+    def _gram_at_once(self, weights: Vector, labelled: np.ndarray) -> Gram:
+        """The same for one set of weights, in blocks of rows that cost no fresh pages."""
+        n = len(self.lower)
+        total, mixed = np.zeros((len(labelled), len(labelled))), np.zeros((len(labelled), n))
+        for start in range(0, len(labelled), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            for c, square in zip(weights, self.squares, strict=True):
+                block = c * square[labelled[part]]
+                mixed[part] += block
+                total[part] += c * block[:, labelled]
+        half = solve_lower(self.lower, mixed.T, overwrite=True).T
+        return DenseGram(total + cross_product(half))
 
 
 def _smoothing_pair(part: Part, ratio: float, scale: float) -> tuple[Matrix, Matrix]:

@@ -197,10 +197,10 @@ def growth_along(level: Vector, errors: Vector, weights: Vector) -> Vector:
     local, stops = [], []
     for centre in centres:
         low, high = centre - 0.5 * width, centre + 0.5 * width
-        inside = np.minimum(ends, high) - np.maximum(starts, low)
-        used = inside > 0.0
-        local.append(weighted_quantile(sizes[used], inside[used], LOW_SHARE))
-        stops.append(weighted_median(ranked[used], inside[used]))
+        rows = slice(np.searchsorted(ends, low, "right"), np.searchsorted(starts, high))
+        inside = np.minimum(ends[rows], high) - np.maximum(starts[rows], low)
+        local.append(weighted_quantile(sizes[rows], inside, LOW_SHARE))
+        stops.append(ranked[min(int(np.searchsorted(ends, centre)), len(ranked) - 1)])
     usual = weighted_quantile(sizes, weights[order], LOW_SHARE)
     if usual == 0.0:
         return np.ones_like(level)
