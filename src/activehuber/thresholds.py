@@ -190,7 +190,7 @@ def growth_along(level: Vector, errors: Vector, weights: Vector) -> Vector:
     total = float(weights.sum())
     unit = total / units(weights, np.ones(len(weights), dtype=bool))
     width = min(total, max(WINDOW * total, WINDOW_ROWS * unit))
-    order = np.argsort(level, kind="stable")
+    order = np.lexsort((np.abs(errors), level))  # ties must not depend on the order of rows
     ends = np.cumsum(weights[order])
     starts, sizes, ranked = ends - weights[order], np.abs(errors[order]), level[order]
     centres = np.linspace(0.5 * width, total - 0.5 * width, WINDOW_STOPS)
