@@ -26,6 +26,26 @@ def _pyplot() -> Any:
     return plt
 
 
+def _two_axes(ax: Any, rows: int, columns: int, **layout: Any) -> np.ndarray:
+    """The two given Axes, or those of a new figure."""
+    if ax is None:
+        _, ax = _pyplot().subplots(rows, columns, layout="constrained", **layout)
+    axes = np.asarray(ax, dtype=object).ravel()
+    if len(axes) != 2:
+        raise ValueError(f"ax must hold two Axes, got {len(axes)}")
+    return axes
+
+
+def _check_regressor(estimator: Any, target: int) -> None:
+    """Raise unless `estimator` is a fitted HLRegressor with such a target."""
+    if not isinstance(estimator, HLRegressor):
+        raise TypeError(f"estimator must be a fitted HLRegressor, got {estimator!r}")
+    check_is_fitted(estimator)
+    n_targets = estimator._labels_fit[0].shape[1]
+    if target not in range(n_targets):
+        raise ValueError(f"target must be from 0 to {n_targets - 1}, got {target!r}")
+
+
 class ViewDisplay:
     """The weight of each view and its part of the prediction.
 
@@ -86,14 +106,9 @@ class ViewDisplay:
         -------
         ViewDisplay
         """
-        if not isinstance(estimator, HLRegressor):
-            raise TypeError(f"estimator must be a fitted HLRegressor, got {estimator!r}")
-        check_is_fitted(estimator)
+        _check_regressor(estimator, target)
         parts, intercept = estimator.predict_views(X), estimator.intercept_
         weights = estimator.view_weights_
-        n_targets = parts.shape[2] if parts.ndim == 3 else 1
-        if target not in range(n_targets):
-            raise ValueError(f"target must be from 0 to {n_targets - 1}, got {target!r}")
         if parts.ndim == 3:
             parts, weights = parts[:, :, target], weights[:, target]
             intercept = intercept[target]
@@ -116,14 +131,8 @@ class ViewDisplay:
         -------
         ViewDisplay
         """
-        if ax is None:
-            _, ax = _pyplot().subplots(
-                1, 2, figsize=(9, 3.6), width_ratios=(1, 2), layout="constrained"
-            )
-        axes = np.asarray(ax, dtype=object).ravel()
-        if len(axes) != 2:
-            raise ValueError(f"ax must hold two Axes, got {len(axes)}")
-        self.axes_, self.figure_ = axes, axes[0].figure
+        axes = self.axes_ = _two_axes(ax, 1, 2, figsize=(9, 3.6), width_ratios=(1, 2))
+        self.figure_ = axes[0].figure
         self._draw_weights(axes[0])
         self._draw_parts(axes[1])
         return self
@@ -217,8 +226,7 @@ class ThresholdPathDisplay:
         -------
         ThresholdPathDisplay
         """
-        if not isinstance(estimator, HLRegressor):
-            raise TypeError(f"estimator must be a fitted HLRegressor, got {estimator!r}")
+        _check_regressor(estimator, target)
         path = estimator.threshold_path(
             target=target, min_threshold=min_threshold, max_events=max_events
         )
@@ -256,14 +264,10 @@ class ThresholdPathDisplay:
         -------
         ThresholdPathDisplay
         """
-        if ax is None:
-            _, ax = _pyplot().subplots(
-                2, 1, figsize=(7, 6), height_ratios=(2, 1), sharex=True, layout="constrained"
-            )
-        axes = np.asarray(ax, dtype=object).ravel()
-        if len(axes) != 2:
-            raise ValueError(f"ax must hold two Axes, got {len(axes)}")
-        self.axes_, self.figure_ = axes, axes[0].figure
+        axes = self.axes_ = _two_axes(
+            ax, 2, 1, figsize=(7, 6), height_ratios=(2, 1), sharex=True
+        )
+        self.figure_ = axes[0].figure
         path, mark = self.path, self.threshold or 0.0
         mark = mark if np.isfinite(mark) else 0.0
         in_use = ~np.isnan(path.y)
@@ -371,12 +375,8 @@ class LabelQualityDisplay:
         -------
         LabelQualityDisplay
         """
-        if not isinstance(estimator, HLRegressor):
-            raise TypeError(f"estimator must be a fitted HLRegressor, got {estimator!r}")
-        check_is_fitted(estimator)
+        _check_regressor(estimator, target)
         y = estimator._labels_fit[0]
-        if target not in range(y.shape[1]):
-            raise ValueError(f"target must be from 0 to {y.shape[1] - 1}, got {target!r}")
 
         def column(values: Any) -> Any:
             return np.reshape(values, y.shape)[:, target]
@@ -403,12 +403,8 @@ class LabelQualityDisplay:
         -------
         LabelQualityDisplay
         """
-        if ax is None:
-            _, ax = _pyplot().subplots(1, 2, figsize=(9, 3.8), layout="constrained")
-        axes = np.asarray(ax, dtype=object).ravel()
-        if len(axes) != 2:
-            raise ValueError(f"ax must hold two Axes, got {len(axes)}")
-        self.axes_, self.figure_ = axes, axes[0].figure
+        axes = self.axes_ = _two_axes(ax, 1, 2, figsize=(9, 3.8))
+        self.figure_ = axes[0].figure
         groups = (
             (~self.removed, COLOURS[0], MARKERS[0], f"kept ({int((~self.removed).sum())})"),
             (self.removed, COLOURS[1], MARKERS[1], f"removed ({int(self.removed.sum())})"),
