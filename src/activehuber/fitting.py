@@ -189,7 +189,8 @@ def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
 def _fit_certified(task: _Task, index: int) -> tuple[Fitted, list[Complaint]]:
     """One target; again with exact factors if rough ones were not good enough."""
     fitted, complaints = _fit(_Target(task, index))
-    if complaints and task.expansion.rough:
+    uncertain = any(category is ConvergenceWarning for category, _ in complaints)
+    if uncertain and task.expansion.rough:
         task.sharpen()
         fitted, complaints = _fit(_Target(task, index))
     return fitted, complaints

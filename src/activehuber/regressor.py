@@ -164,7 +164,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
         leave-one-out residuals, without any unit.
     removal : float or None, default=3.5
         For "adaptive": labels whose leave-one-out residual exceeds `removal` times the
-        noise scale of their row are dropped. None drops none.
+        noise scale of their row are dropped; where many labels lie far out the cut moves in,
+        to even odds of a good and a bad label (not below twice the scale). None drops none.
     n_refinements : int, default=3
         T, for "refine".
     threshold_step : float, default=0.01
