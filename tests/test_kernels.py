@@ -18,6 +18,18 @@ def test_gram_and_product_equal_scikit_learn(name, n, rng):
     np.testing.assert_allclose(kernel.product(X, Z, w), cross @ w, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.parametrize("name", ["poly", "rbf", "laplacian"])
+def test_one_width_a_feature_is_a_scaling_of_the_features(name, rng):
+    X, Z = rng.normal(size=(30, 4)), rng.normal(size=(8, 4))
+    gamma = np.array([0.2, 0.0, 1.5, 0.7])
+    scaled = gamma if name == "laplacian" else np.sqrt(gamma)
+    kernel = Kernel(name, gamma, degree=3)
+    expected = oracles.gram(name, X * scaled, gamma=1.0, degree=3, coef0=1.0)
+    np.testing.assert_allclose(kernel.gram(X), expected, rtol=1e-12, atol=1e-12)
+    cross = oracles.gram(name, Z * scaled, X * scaled, gamma=1.0, degree=3, coef0=1.0)
+    np.testing.assert_allclose(kernel.product(Z, X, np.eye(30)), cross, rtol=1e-11, atol=1e-11)
+
+
 def test_rbf_keeps_digits_far_from_the_origin(rng):
     X = rng.normal(size=(50, 3))
     near, far = Kernel("rbf", 0.5).gram(X), Kernel("rbf", 0.5).gram(X + 1e6)

@@ -141,7 +141,7 @@ def build(
     X: Matrix,
     *,
     n_neighbors: int,
-    gamma: float,
+    gamma: float | Vector,
     precomputed: bool,
 ) -> Any:
     """M of shape (n, n), dense or sparse, for any value of the parameter `graph`."""
@@ -151,7 +151,9 @@ def build(
         distances = Distances(X, precomputed=precomputed)
         if graph == "knn":
             return normalised_laplacian(knn_affinity(distances, n_neighbors))
-        return normalised_laplacian(rbf_affinity(distances, gamma))
+        if np.ndim(gamma) > 0:
+            distances, gamma = Distances(X * np.sqrt(gamma)), 1.0
+        return normalised_laplacian(rbf_affinity(distances, float(gamma)))
     return normalised_laplacian(without_loops(graph))
 
 

@@ -31,10 +31,13 @@ class Kernel:
         "linear" ⟨x,z⟩, "poly" (γ⟨x,z⟩ + c₀)^degree, "rbf" exp(−γ|x−z|²),
         "laplacian" exp(−γ|x−z|₁), "cosine" ⟨x,z⟩/|x||z|, "precomputed", or a callable
         of two rows that returns a number, or of two matrices that returns the matrix.
+    gamma : float or ndarray of shape (d,)
+        γ; an array gives every feature its own: Σ_j γ_j (x_j − z_j)², Σ_j γ_j |x_j − z_j|
+        and Σ_j γ_j x_j z_j take the place of γ times the sum.
     """
 
     name: str | Callable[..., Any]
-    gamma: float = 1.0
+    gamma: float | Vector = 1.0
     degree: int = 2
     coef0: float = 1.0
     params: dict[str, Any] = field(default_factory=dict)
@@ -120,9 +123,10 @@ class Kernel:
         return self._callable_blocks(X, Z)
 
     def _poly_blocks(self, X: Matrix, Z: Matrix) -> Callable[[slice, Matrix], Matrix]:
+        left = np.ascontiguousarray(X * self.gamma)
+
         def evaluate(rows: slice, target: Matrix) -> Matrix:
-            inner_products(X[rows], Z, target)
-            target *= self.gamma
+            inner_products(left[rows], Z, target)
             target += self.coef0
             return np.power(target, self.degree, out=target)
 
@@ -168,18 +172,22 @@ class Kernel:
         return evaluate
 
 
-def gamma_from_gram(gamma: float | str, K: Matrix) -> float:
+def gamma_from_gram(gamma: float | str | Vector, K: Matrix) -> float:
     """γ for a precomputed kernel: a number as it is, else 2 / mean squared distance.
 
     That is what "scale" is for rows of X: their mean squared distance is 2·d·var.
     """
+    if np.ndim(gamma) > 0:
+        raise ValueError("a precomputed kernel has no features: gamma must be a number")
     if not isinstance(gamma, str):
         return float(gamma)
     mean_square = 2.0 * float(np.mean(np.diagonal(K)) - np.mean(K))
     return 2.0 / mean_square if mean_square > 0.0 else 1.0
 
 
-def _rbf_blocks(X: Matrix, Z: Matrix, gamma: float) -> Callable[[slice, Matrix], Matrix]:
+def _rbf_blocks(
+    X: Matrix, Z: Matrix, gamma: float | Vector
+) -> Callable[[slice, Matrix], Matrix]:
     # |x−z|² = |x|² + |z|² − 2⟨x,z⟩ cancels when the data sit far from the origin; the
     # kernel does not change under translation, so centre them first.
     centre = Z.mean(axis=0)
@@ -199,21 +207,33 @@ def _rbf_blocks(X: Matrix, Z: Matrix, gamma: float) -> Callable[[slice, Matrix],
     return evaluate
 
 
-def _laplacian_blocks(X: Matrix, Z: Matrix, gamma: float) -> Callable[[slice, Matrix], Matrix]:
+def _laplacian_blocks(
+    X: Matrix, Z: Matrix, gamma: float | Vector
+) -> Callable[[slice, Matrix], Matrix]:
+    right = Z * gamma
+    left = right if X is Z else X * gamma
+
     def evaluate(rows: slice, target: Matrix) -> Matrix:
-        cdist(X[rows], Z, "cityblock", out=target)
-        target *= -gamma
+        cdist(left[rows], right, "cityblock", out=target)
+        np.negative(target, out=target)
         return np.exp(target, out=target)
 
     return evaluate
 
 
-def resolve_gamma(gamma: float | str, X: Matrix, weights: Vector) -> float:
+def resolve_gamma(gamma: float | str | Vector, X: Matrix, weights: Vector) -> float | Vector:
     """γ as a number: "scale" is 1/(d·var) with weighted variance, "auto" is 1/d.
 
     As in `sklearn.svm.SVR`, except that weights count, so that a row of weight two is two
-    rows; 1 if the variance is zero.
+    rows; 1 if the variance is zero. An array must have one number a feature.
     """
+    if not isinstance(gamma, str) and np.ndim(gamma) > 0:
+        widths = np.array(gamma, dtype=np.float64)
+        if widths.shape != (X.shape[1],):
+            raise ValueError(
+                f"gamma has {len(widths)} numbers for {X.shape[1]} features; give one a feature"
+            )
+        return widths
     if gamma == "auto":
         return 1.0 / X.shape[1]
     if gamma == "scale":

@@ -123,9 +123,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
             default="rbf"
         As in scikit-learn. A callable takes two rows and returns a number, or two matrices
         and returns the matrix.
-    gamma : {"scale", "auto"} or float, default="scale"
+    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
         Width of "rbf", "laplacian" and "poly": "scale" is 1 / (n_features * X.var()) with
-        the variance weighted by `sample_weight`, "auto" is 1 / n_features.
+        the variance weighted by `sample_weight`, "auto" is 1 / n_features; an array holds
+        one for each feature, 0 for features to leave out.
     degree : int, default=2
         Degree of "poly".
     coef0 : float, default=1

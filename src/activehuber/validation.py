@@ -74,6 +74,9 @@ def check_kernel_parameters(
         check_choice("kernel", kernel, KERNEL_NAMES, " or a callable")
     if isinstance(gamma, str):
         check_choice("gamma", gamma, ("scale", "auto"), " or a number > 0")
+    elif np.ndim(gamma) == 1:
+        for number in gamma:
+            check_number("every gamma", number, at_least=0.0, remedy="0 leaves a feature out")
     else:
         check_number("gamma", gamma, above=0.0, remedy='or use gamma="scale"')
     check_integer("degree", degree, at_least=1)
