@@ -11,24 +11,25 @@ JOBS ?= 2
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip
-	$(PIP) --editable ".[plot]"
+	$(PIP) --editable ".[plot,cli]"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	$(PIP) --editable ".[plot,oracle]" --group test
+	$(PIP) --editable ".[plot,cli,oracle]" --group test
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test
 	$(PIP) --group check build
 	@touch $@
 
-demo: $(VENV)/.core  ## fit a noisy curve and draw it
-	$(BIN)/python examples/noisy_curve.py --output demo
+demo: $(VENV)/.core  ## audit a table with wrong and missing labels; the page is demo/out/report.html
+	$(BIN)/python examples/audit_diabetes.py --output demo
 
 test: $(VENV)/.test  ## everything that runs in minutes
+	@echo "The browser tests are left out here: make test-all runs them where chromium is installed."
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" --doctest-modules src/activehuber tests
 
-test-all: $(VENV)/.test  ## the rest: oracles at size
+test-all: $(VENV)/.test  ## the rest: oracles at size, the page in a browser
 	$(BIN)/python -m pytest -m slow tests
 
 check: $(VENV)/.check  ## style and types

@@ -30,6 +30,10 @@ class Split:
         predicted = method(self.X_train, self.y_train, self.X_test)
         return float(np.mean(np.abs(predicted - self._y_test)))
 
+    def share_inside(self, ends: np.ndarray) -> float:
+        """The share of test labels inside intervals of shape (n, 2)."""
+        return float(np.mean((ends[:, 0] <= self._y_test) & (self._y_test <= ends[:, 1])))
+
 
 def semi_supervised_split(
     X: np.ndarray, y: np.ndarray, *, n_test: int, share_labelled: float, seed: int

@@ -382,6 +382,12 @@ def _read_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     return classes, own
 
 
+def code_labels(y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The sorted classes, and the codes ±1 of shape (n,) or (n, n_classes), NaN for none."""
+    classes, own = _read_classes(y)
+    return classes, _Labels.of(own, len(classes), sample_weight).codes
+
+
 def _unboxed(labels: np.ndarray) -> np.ndarray:
     """Labels of an object array in the dtype that they have in common."""
     if labels.dtype.kind != "O":

@@ -19,8 +19,8 @@ from activehuber import graphs, refinement, thresholds
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.gram import DenseGram
 from activehuber.kernels import Kernel
-from activehuber.leave_one_out import leave_one_out, units
-from activehuber.linalg import BreakdownError
+from activehuber.leave_one_out import leave_one_out, refit_without, units
+from activehuber.linalg import BreakdownError, cholesky_in_place, solve_lower
 from activehuber.newton import Solution, Status, solve
 from activehuber.path import ThresholdPath, threshold_path
 from activehuber.problem import Certificate, Problem
@@ -142,6 +142,7 @@ class Evidence:
 
     scale: float
     loo_residuals: Vector
+    loo_inflation: Vector
     label_quality: Vector
 
 
@@ -248,7 +249,30 @@ def weigh_labels(settings: Settings, data: Data, fitted: list[Fitted]) -> list[E
     return found
 
 
+def refit_labels(
+    settings: Settings, data: Data, fitted: Fitted, index: int, rows: np.ndarray
+) -> Vector:
+    """Leave-one-out residuals of some labelled rows by fitting again without each."""
+    target = _Target(_Task(settings, data), index, fitted.view_weights)
+    places = np.searchsorted(target.labels, rows)
+
+    def refit() -> Vector:
+        problem, solution = _problem_again(target, fitted)
+        drops = settings.threshold == "adaptive" and settings.removal is not None
+        level = np.inf if drops or settings.threshold == np.inf else fitted.threshold
+        return np.array([refit_without(problem, solution, i, level) for i in places])
+
+    return target.with_fallback(refit)
+
+
 def _weigh_again(target: _Target, fitted: Fitted) -> Evidence:
+    problem, solution = _problem_again(target, fitted)
+    residuals = fitted.residuals[target.labels]
+    return target.weigh(problem, solution, residuals, fitted.threshold, fitted.sigma)
+
+
+def _problem_again(target: _Target, fitted: Fitted) -> tuple[Problem, Solution]:
+    """The problem of an earlier fit, and its solution from the coefficients' residuals."""
     problem = target.problem.using(~fitted.removed[target.labels])
     residuals = fitted.residuals[target.labels]
     # A least-squares fit ends with ξ = max |r|: that label is free, rounding or not.
@@ -266,7 +290,44 @@ def _weigh_again(target: _Target, fitted: Fitted) -> Evidence:
         status=Status.CONVERGED,
         factor=factor,
     )
-    return target.weigh(problem, solution, residuals, fitted.threshold, fitted.sigma)
+    return problem, solution
+
+
+def reduced_gram(settings: Settings, data: Data) -> Matrix:
+    """Q of shape (l, l) on the labelled rows of the first target, graph included."""
+    target = _Target(_Task(settings, data), 0)
+    gram = target.problem.gram
+    if isinstance(gram, DenseGram):
+        return gram.matrix
+    return gram.matvec(np.eye(len(gram)))
+
+
+def prediction_inflation(
+    settings: Settings, data: Data, fitted: Fitted, index: int, X: Matrix
+) -> Vector:
+    """√(1 + q(x)/μ) at new rows: by how much predictions there err more than the noise.
+
+    q(x) = K(x, x) − k̃ᵀ B⁻¹ k̃ is the prior variance that the labels in use leave at x, as in
+    `leave_one_out`; without a graph and without agreement only.
+    """
+    used = data.labelled[:, index] & ~fitted.removed
+    rows, mu = data.X[used], 2.0 * data.weights[used].sum() * settings.alpha
+    shares = fitted.view_weights**2
+    A = np.zeros((len(rows), len(rows)))
+    cross, own = np.zeros((len(X), len(rows))), np.zeros(len(X))
+    for share, view in zip(shares, settings.views, strict=True):
+        left, right = view.select(X), view.select(rows)
+        A += share * view.kernel.gram(right)
+        cross += share * view.kernel.product(left, right, np.eye(len(right)))
+        own += share * view.kernel.diagonal(left)
+    A[np.diag_indices_from(A)] += mu / data.weights[used]
+    factor = cholesky_in_place(A)
+    half = solve_lower(factor, np.asfortranarray(cross.T))
+    variance = own - np.einsum("ij,ij->j", half, half)
+    if settings.fit_intercept:
+        ones = solve_lower(factor, np.ones(len(rows)))
+        variance += (1.0 - half.T @ ones) ** 2 / (ones @ ones)
+    return np.sqrt(1.0 + np.maximum(variance, 0.0) / mu)
 
 
 def path_of_labels(
@@ -507,7 +568,12 @@ class _Target:
         removal = self.settings.removal or refinement.DEFAULT_REMOVAL
         sigma, cuts = refinement.cuts_for(problem, loo, sigma, removal)
         quality = thresholds.quality(loo.residuals, cuts, problem.active, self.trusted)
-        return Evidence(sigma, self.on_all_rows(loo.residuals), self.on_all_rows(quality))
+        return Evidence(
+            sigma,
+            self.on_all_rows(loo.residuals),
+            self.on_all_rows(loo.inflation),
+            self.on_all_rows(quality),
+        )
 
     def on_all_rows(self, values: np.ndarray, fill: Any = np.nan) -> np.ndarray:
         """Values of the labelled rows, `fill` on the others."""

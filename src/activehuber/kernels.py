@@ -47,7 +47,7 @@ class Kernel:
         if self.name == "precomputed":
             return np.array(X, order="C")
         out = np.empty((len(X), len(X)))
-        for rows, block in self._blocks(X, X, out):
+        for rows, block in self.blocks(X, X, out):
             if out is not block.base:
                 out[rows] = block
         if self.name in ("rbf", "laplacian"):
@@ -65,9 +65,15 @@ class Kernel:
                 self.own_features(X), multiply(self.own_features(Z).T, coefficients)
             )
         out = np.empty((len(X), *coefficients.shape[1:]))
-        for rows, block in self._blocks(X, Z):
+        for rows, block in self.blocks(X, Z):
             out[rows] = multiply(block, coefficients)
         return out
+
+    def diagonal(self, X: Matrix) -> Vector:
+        """K(x, x) of every row, shape (n,)."""
+        if self.name in ("rbf", "laplacian"):
+            return np.ones(len(X))
+        return np.array([self.gram(row[None])[0, 0] for row in X])
 
     @property
     def is_foreign(self) -> bool:
@@ -99,7 +105,7 @@ class Kernel:
             return comb(n_features + self.degree, self.degree)
         return None
 
-    def _blocks(
+    def blocks(
         self, X: Matrix, Z: Matrix, out: Matrix | None = None
     ) -> Iterator[tuple[slice, Matrix]]:
         """Row blocks of K(X, Z), written into `out` where the kernel allows it."""

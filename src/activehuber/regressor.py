@@ -27,9 +27,15 @@ from activehuber.fitting import (
     ViewSettings,
     fit_targets,
     path_of_labels,
+    prediction_inflation,
+    refit_labels,
     weigh_labels,
 )
+from activehuber.intervals import half_width
 from activehuber.kernels import Kernel, gamma_from_gram, resolve_gamma
+from activehuber.refinement import DEFAULT_REMOVAL
+from activehuber.selection import WIDTH_KERNELS
+from activehuber.tuning import choose, default_plan, settings_at
 from activehuber.views import (
     View,
     check_view_weights,
@@ -123,10 +129,11 @@ class HLRegressor(RegressorMixin, ViewParameters):
             default="rbf"
         As in scikit-learn. A callable takes two rows and returns a number, or two matrices
         and returns the matrix.
-    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
+    gamma : {"scale", "auto", "loo"}, float or array of shape (n_features,), default="scale"
         Width of "rbf", "laplacian" and "poly": "scale" is 1 / (n_features * X.var()) with
         the variance weighted by `sample_weight`, "auto" is 1 / n_features; an array holds
-        one for each feature, 0 for features to leave out.
+        one for each feature, 0 for features to leave out. "loo" (for "rbf" and "laplacian")
+        chooses it by leave-one-out errors, as `HLRegressorCV` does.
     degree : int, default=2
         Degree of "poly".
     coef0 : float, default=1
@@ -140,8 +147,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
     view_weights : "uniform", "learn" or array of shape (n_views,), default="uniform"
         c. "uniform" is 1/m; "learn" minimises the objective over c >= 0 with
         Σ (c^α)² = 1/m.
-    alpha : float, default=1e-4
-        λ, weight of ‖f‖²_K.
+    alpha : float or "loo", default=1e-4
+        λ, weight of ‖f‖²_K. "loo" chooses it by leave-one-out errors, as `HLRegressorCV`
+        does.
     manifold : float, default=0.0
         γ, weight of ‖f‖²_M. Above zero, unlabelled rows shape the fit.
     agreement : float, default=0.0
@@ -189,6 +197,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
     dual_coef_ : ndarray of shape (n_samples,), or (n_samples, n_views) with views
         w: f(z) = Σ_j K(z, x_j) w_j.
     intercept_ : float
+    alpha_ : float
+        λ as it was used.
+    gamma_ : float or ndarray of shape (n_features,), or a list of them with views
+        Widths as they were used.
     view_weights_ : ndarray of shape (n_views,)
         c; [1.] without views.
     view_weights_residual_ : float
@@ -342,6 +354,99 @@ class HLRegressor(RegressorMixin, ViewParameters):
         """
         return self.predict_views(X).sum(axis=1) + self.intercept_
 
+    def predict_interval(self, X, coverage=0.9, *, scale="constant"):
+        """Intervals that hold a new label with the given probability.
+
+        prediction ± the `coverage` quantile of |leave-one-out residuals| over the labels in
+        use (a jackknife interval). Removed labels do not enter, so the interval is meant for
+        labels that are right; if good labels were removed too it is a little too narrow.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        coverage : float, default=0.9
+        scale : {"constant", "local"}, default="constant"
+            "local" widens the interval where the training rows say little: residuals are
+            divided by √(1 + q/μ), q the prior variance that the other labels leave at the
+            row, and multiplied by it at the new row. Without a graph and agreement only.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 2) or (n_rows, 2, n_targets)
+            Lower and upper ends.
+        """
+        check_is_fitted(self)
+        check.check_number("coverage", coverage, above=0.0)
+        if coverage >= 1.0:
+            raise ValueError(f"coverage must be below 1, got {coverage!r}")
+        check.check_choice("scale", scale, ("constant", "local"))
+        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        centre = self._parts(X).sum(axis=1) + self.intercept_
+        centre = centre.reshape(len(X), -1)
+        ends = []
+        for index, (fitted, evidence) in enumerate(
+            zip(self._fitted, self._label_evidence(), strict=True)
+        ):
+            used = ~np.isnan(evidence.loo_residuals) & ~fitted.removed
+            errors, weights = evidence.loo_residuals[used], self._labels_fit[1][used]
+            half: float | Vector
+            if scale == "local":
+                errors = errors / evidence.loo_inflation[used]
+                half = self._inflation(index, X) * half_width(errors, weights, coverage)
+            else:
+                half = half_width(errors, weights, coverage)
+            ends.append(np.stack([centre[:, index] - half, centre[:, index] + half], axis=1))
+        return self._of_targets(ends)
+
+    def _inflation(self, index: int, X: Matrix) -> Vector:
+        """√(1 + q/μ) of new rows."""
+        settings = self._settings
+        if self.X_fit_ is None or settings.manifold > 0.0 or settings.agreement > 0.0:
+            raise ValueError(
+                'scale="local" needs rows of features, and no manifold and no agreement; use '
+                'scale="constant"'
+            )
+        data = Data(self.X_fit_, *self._labels_fit)
+        return prediction_inflation(settings, data, self._fitted[index], index, X)
+
+    def loo_refit(self, rows, *, target=0):
+        """Leave-one-out residuals of some labels by fitting again without each of them.
+
+        `loo_residuals_` are exact as long as leaving a label out moves no other label between
+        free and bound; this is exact always, at the cost of a solve a label. Threshold, alpha
+        and the labels in use stay those of the fit.
+
+        Parameters
+        ----------
+        rows : array-like of int
+            Labelled rows of `fit`.
+        target : int, default=0
+            Which one, if there are several.
+
+        Returns
+        -------
+        ndarray of shape (len(rows),)
+        """
+        check_is_fitted(self)
+        rows = np.asarray(rows)
+        if self.X_fit_ is None or (self._settings.manifold > 0.0 and self._lost_a_graph()):
+            raise ValueError(
+                "the fit keeps no precomputed kernel and no graph that was given as a matrix: "
+                "it cannot be repeated"
+            )
+        if target not in range(len(self._fitted)):
+            raise ValueError(
+                f"target must be from 0 to {len(self._fitted) - 1}, got {target!r}"
+            )
+        data = Data(self.X_fit_, *self._labels_fit)
+        labelled = np.flatnonzero(data.labelled[:, target])
+        if rows.ndim != 1 or not np.all(np.isin(rows, labelled)):
+            raise ValueError("rows must be numbers of rows that have a label")
+        return refit_labels(self._settings, data, self._fitted[target], target, rows)
+
+    def _lost_a_graph(self) -> bool:
+        return any(view.graph is None for view in self._settings.views)
+
     def predict_views(self, X):
         """Each view's part of the prediction, c^α f^α(x^α).
 
@@ -430,8 +535,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
             raise ValueError(
                 f"target must be from 0 to {len(self._fitted) - 1}, got {target!r}"
             )
-        dropped = any(view.graph is None for view in self._settings.views)
-        if self.X_fit_ is None or (self._settings.manifold > 0.0 and dropped):
+        if self.X_fit_ is None or (self._settings.manifold > 0.0 and self._lost_a_graph()):
             raise ValueError(
                 "the fit keeps no precomputed kernel and no graph that was given as a matrix; "
                 "pass the matrix and the labels to activehuber.huber_path"
@@ -487,8 +591,14 @@ class HLRegressor(RegressorMixin, ViewParameters):
 
     def _check_parameters(self) -> None:
         if self.views is None:
+            if _is_loo(self.gamma) and self.kernel not in WIDTH_KERNELS:
+                raise ValueError(
+                    f'gamma="loo" is for the kernels {" and ".join(WIDTH_KERNELS)}, got '
+                    f"kernel={self.kernel!r}; give gamma"
+                )
+            gamma = "scale" if _is_loo(self.gamma) else self.gamma
             check.check_kernel_parameters(
-                self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params
+                self.kernel, gamma, self.degree, self.coef0, self.kernel_params
             )
             check.check_graph_parameters(self.graph, self.n_neighbors)
             if isinstance(self.view_weights, str) and self.view_weights == "learn":
@@ -500,7 +610,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
         if self.algorithm == "paper" and isinstance(self.view_weights, str):
             if self.view_weights == "learn":
                 raise ValueError('algorithm="paper" cannot learn view_weights; give them')
-        check.check_number("alpha", self.alpha, above=0.0, remedy="usual are 1e-8 to 1")
+        if not _is_loo(self.alpha):
+            remedy = 'usual are 1e-8 to 1; "loo" chooses one'
+            check.check_number("alpha", self.alpha, above=0.0, remedy=remedy)
         check.check_number("manifold", self.manifold, at_least=0.0)
         check.check_number("agreement", self.agreement, at_least=0.0)
         if self.agreement > 0.0 and (self.views is None or len(self.views) < 2):
@@ -539,10 +651,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
                 )
                 for name, view in zip(view_names(self.views), self.views, strict=True)
             ]
-        return Settings(
+        settings = Settings(
             views=tuple(views),
             view_weights=check_view_weights(self.view_weights, len(views)),
-            alpha=float(self.alpha),
+            alpha=1.0 if _is_loo(self.alpha) else float(self.alpha),
             manifold=float(self.manifold),
             agreement=float(self.agreement),
             threshold=self.threshold,
@@ -555,6 +667,27 @@ class HLRegressor(RegressorMixin, ViewParameters):
             max_iter=int(self.max_iter),
             verbose=int(self.verbose),
         )
+        return self._choose(settings, data)
+
+    def _choose(self, settings: Settings, data: Data) -> Settings:
+        """Settings with what "loo" stands for."""
+        move_widths = self.views is None and _is_loo(self.gamma)
+        if not (_is_loo(self.alpha) or move_widths):
+            return settings
+        if self._several_targets:
+            raise ValueError(
+                'alpha="loo" and gamma="loo" take one target; use '
+                "sklearn.multioutput.MultiOutputRegressor, which chooses for each target"
+            )
+        total = float(data.weights[data.labelled[:, 0]].sum())
+        plan = default_plan(
+            total,
+            None if _is_loo(self.alpha) else settings.alpha,
+            removals=(settings.removal or DEFAULT_REMOVAL,),
+        )
+        plain = replace(settings, manifold=0.0)
+        choice = choose([plain], data, (settings.manifold,), plan, move_widths=move_widths)
+        return settings_at(settings, choice.point, total)
 
     def _assign(self, settings: Settings, data: Data, fitted: list[Fitted]) -> None:
         self._settings, self._fitted = settings.without_matrices(), fitted
@@ -566,6 +699,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
             [f.dual_coef[:, 0] if single else f.dual_coef for f in fitted]
         )
         self.intercept_ = collect([f.intercept for f in fitted])
+        widths = [view.kernel.gamma for view in settings.views]
+        self.alpha_, self.gamma_ = settings.alpha, widths[0] if single else widths
         self.view_weights_ = collect([f.view_weights for f in fitted])
         self.view_weights_residual_ = collect([f.view_weights_residual for f in fitted])
         self.threshold_ = collect([f.threshold for f in fitted])
@@ -664,6 +799,10 @@ def _check_path_parameters(min_threshold: Any, max_events: Any) -> None:
         check.check_integer("max_events", max_events, at_least=1)
 
 
+def _is_loo(value: Any) -> bool:
+    return isinstance(value, str) and value == "loo"
+
+
 def _are_views(views: Any) -> bool:
     return isinstance(views, (list, tuple)) and all(isinstance(v, View) for v in views)
 
@@ -673,10 +812,12 @@ def _view_settings(
 ) -> ViewSettings:
     """A view, or the regressor itself, with its kernel resolved on the view's columns."""
     X = data.X if columns is None else data.X[:, columns]
+    wanted = "scale" if _is_loo(holder.gamma) else holder.gamma
+    gamma: float | Vector
     if isinstance(holder.kernel, str) and holder.kernel == "precomputed":
-        gamma = gamma_from_gram(holder.gamma, X)
+        gamma = gamma_from_gram(wanted, X)
     else:
-        gamma = resolve_gamma(holder.gamma, X, data.weights)
+        gamma = resolve_gamma(wanted, X, data.weights)
     kernel = Kernel(
         name=holder.kernel,
         gamma=gamma,

@@ -1,0 +1,44 @@
+"""Spoil a table in known places, audit it from the command line, and count what was found.
+
+python examples/audit_diabetes.py --output demo
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+from activehuber.cli import run
+from activehuber.datasets import make_spoilt_diabetes
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("demo"))
+    folder = parser.parse_args().output
+    folder.mkdir(parents=True, exist_ok=True)
+    spoilt = make_spoilt_diabetes()
+    table, out = folder / "diabetes.csv", folder / "audit"
+    spoilt.frame.to_csv(table, index=False)
+    arguments = ["audit", str(table), "--target", "progression", "--id", "patient"]
+    print(f"activehuber {' '.join(arguments)} -o {out}")
+    code = run([*arguments, "-o", str(out), "--force"])
+    if code:
+        return code
+    planted = set(spoilt.frame["patient"][spoilt.spoilt])
+    with (out / "labels.csv").open(newline="", encoding="utf-8") as file:
+        labels = list(csv.DictReader(file))
+    first = {label["patient"] for label in labels[: len(planted)]}
+    doubted = {label["patient"] for label in labels if label["verdict"] == "not believed"}
+    print(f"\nThe truth: {len(planted)} labels had been spoilt.")
+    print(f"  {len(planted & first)} of them are among the first {len(planted)} rows")
+    print(f"  {len(planted & doubted)} of them are not believed")
+    print(f"  {len(doubted - planted)} right labels are not believed either")
+    print(f"\nOpen {out / 'report.html'} in a browser.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

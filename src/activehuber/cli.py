@@ -1,0 +1,454 @@
+"""The command line: arguments -> one call -> files.
+
+activehuber audit data.csv --target price -o out/
+activehuber predict out/model.skops new.csv -o pred.csv
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from activehuber.audit import Audit
+    from activehuber.views import View
+
+TRACEBACK = "ACTIVEHUBER_TRACEBACK"
+STOPPED = "stopped; no file was left half-written"
+FILES = ("labels.csv", "predictions.csv", "report.html", "model.skops")
+# labels.csv holds what a person needs; the page has the rest.
+NOT_IN_CSV = ("residual", "left_at")
+SHOWN = 10
+
+app = typer.Typer(
+    name="activehuber",
+    help="Find the labels of a table not to believe, and predict the missing ones.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+
+    Returns
+    -------
+    int
+        0; 2 after one line on stderr that says what is wrong; 130 after Ctrl-C.
+    """
+    try:
+        code = app(args=list(arguments), prog_name="activehuber", standalone_mode=False)
+        # Some versions of typer turn Ctrl-C into this number.
+        return _fail(STOPPED, 130) if code == 130 else int(code or 0)
+    except KeyboardInterrupt:
+        return _fail(STOPPED, 130)
+    except SystemExit as stop:
+        if stop.code == 130:
+            return _fail(STOPPED, 130)
+        return stop.code if isinstance(stop.code, int) else 2
+    except BrokenPipeError:
+        # The reader of our output has gone. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except MemoryError:
+        return _fail("memory ran out; use fewer rows or leave columns out with --drop")
+    except Exception as error:
+        if type(error).__name__ == "Abort":
+            return _fail(STOPPED, 130)
+        if os.environ.get(TRACEBACK):
+            raise
+        return _fail(_line_of(error))
+
+
+def _line_of(error: Exception) -> str:
+    """One line for any error: what is wrong with the input, or that this is a bug."""
+    if hasattr(error, "format_message"):
+        return f"{_one_line(error.format_message())} (see activehuber --help)"
+    from activehuber.tables import TableError
+
+    if isinstance(error, TableError):
+        return _one_line(str(error))
+    if isinstance(error, ImportError):
+        return (
+            f"{_one_line(str(error))}; the command line needs: pip install 'activehuber[cli]'"
+        )
+    return (
+        f"this is a bug in activehuber, please report it: {type(error).__name__}: "
+        f"{_one_line(str(error))} (set {TRACEBACK}=1 to see where)"
+    )
+
+
+def _fail(line: str, code: int = 2) -> int:
+    print(f"activehuber: {line}", file=sys.stderr)
+    return code
+
+
+def _one_line(text: str) -> str:
+    words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return words if len(words) <= 500 else f"{words[:499]}…"
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import activehuber
+
+        print(f"activehuber {activehuber.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Find the labels of a table not to believe, and predict the missing ones."""
+
+
+# --- audit ------------------------------------------------------------------------------
+
+
+@app.command("audit")
+def audit_command(
+    table: Annotated[
+        Path, typer.Argument(help="The table: CSV with a header line, or Parquet.")
+    ],
+    target: Annotated[
+        str, typer.Option(help="The column with the labels; empty cells have none.")
+    ],
+    identity: Annotated[
+        str | None, typer.Option("--id", help="The column that names the rows.")
+    ] = None,
+    views: Annotated[
+        Path | None, typer.Option(help="A TOML file with groups of columns ([[view]]).")
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns not to learn from: a,b or given repeatedly."),
+    ] = None,
+    trusted: Annotated[
+        str | None,
+        typer.Option(help="The column that says which labels are right (yes or no)."),
+    ] = None,
+    classify: Annotated[bool, typer.Option("--classify", help="Labels are classes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for the files.")
+    ] = Path("out"),
+) -> None:
+    """Find the labels not to believe; write labels, predictions, a page and the model."""
+    started = time.perf_counter()
+    with _progress(quiet=as_json) as tell:
+        tell(0.0, "starting")
+        # Imported here: --help and mistakes in the arguments need none of it.
+        from activehuber.tables import check_outputs, write_files
+
+        check_outputs(output, FILES, force=force)
+        tell(0.01, f"reading {table.name}")
+        found, coverage = _audit_file(
+            table, target, identity, views, drop or [], trusted, classify, tell
+        )
+        tell(0.96, "writing the files")
+        contents = _contents(found, identity, coverage)
+        write_files(output, contents, force=force)
+        tell(1.0, "done")
+    seconds = time.perf_counter() - started
+    if as_json:
+        print(json.dumps(_as_json(found, output, seconds), allow_nan=False))
+    else:
+        _show(found, table, output, seconds)
+
+
+def _audit_file(
+    path: Path,
+    target: str,
+    identity: str | None,
+    views: Path | None,
+    drop: list[str],
+    trusted: str | None,
+    classify: bool,
+    tell: Callable[[float, str], None],
+) -> tuple[Audit, float]:
+    from activehuber.audit import audit, with_notes
+    from activehuber.tables import TableError, listed, mask_of_words, read_table
+
+    groups = None if views is None else _read_views(views)
+    as_text = [name for name in (identity, target if classify else None, trusted) if name]
+    table = read_table(path, as_text)
+    frame = table.frame
+    unwanted = _split_names(drop, set(frame.columns))
+    roles = [("--target", target), ("--id", identity), ("--trusted", trusted)]
+    for option, name in [*roles, *(("--drop", name) for name in unwanted)]:
+        if name is None:
+            continue
+        if name not in frame.columns:
+            near = f"; the table has {listed(frame.columns, 12)}"
+            raise TableError(f"{option} {name}: there is no such column{near}")
+        if option != "--drop" and name in table.repeated:
+            raise TableError(f"{option} {name}: several columns have this name; rename one")
+    used = [name for _, name in roles if name is not None]
+    if len(set(used)) < len(used):
+        raise TableError("--target, --id and --trusted must be different columns")
+    if target in unwanted:
+        raise TableError(f"--drop {target}: this is the target")
+    X = frame.drop(columns=[*used, *unwanted])
+    if not X.shape[1]:
+        raise TableError("no column is left to learn from besides the target")
+    found = audit(
+        X,
+        frame[target],
+        trusted=None if trusted is None else mask_of_words(frame[trusted], trusted),
+        ids=None if identity is None else frame[identity],
+        classify=classify,
+        views=groups,
+        title=path.name,
+        target=target,
+        data_hash=table.digest,
+        coverage=COVERAGE,
+        progress=lambda share, words: tell(0.05 + 0.9 * share, words),
+    )
+    return with_notes(found, table.notes), COVERAGE
+
+
+COVERAGE = 0.9
+
+
+def _split_names(drop: list[str], known: set[str]) -> list[str]:
+    """Names given as a,b; one that holds a comma itself is taken whole."""
+    out: list[str] = []
+    for part in drop:
+        out += [part] if part in known else [name.strip() for name in part.split(",")]
+    return [name for name in out if name]
+
+
+VIEW_KEYS = ("name", "columns", "kernel", "gamma", "degree", "coef0")
+
+
+def _read_views(path: Path) -> list[View]:
+    """Views of columns by name, from [[view]] tables."""
+    import tomllib
+
+    from activehuber.tables import TableError, listed
+    from activehuber.validation import check_each_view
+    from activehuber.views import View
+
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TableError(f"{path}: there is no such file") from None
+    except (OSError, ValueError) as error:
+        raise TableError(f"{path} cannot be read as TOML: {error}") from None
+    tables = content.get("view")
+    if not isinstance(tables, list) or not tables or set(content) != {"view"}:
+        raise TableError(
+            f"{path} must hold [[view]] tables with name and columns, nothing else"
+        )
+    out = []
+    for number, entry in enumerate(tables, 1):
+        where = f"{path}, view {number}"
+        if not isinstance(entry, dict) or set(entry) - set(VIEW_KEYS):
+            extra = sorted(set(entry) - set(VIEW_KEYS)) if isinstance(entry, dict) else []
+            raise TableError(f"{where}: keys are {', '.join(VIEW_KEYS)}, not {listed(extra)}")
+        columns = entry.get("columns")
+        texts = isinstance(columns, list) and all(isinstance(c, str) for c in columns)
+        if not texts or not columns:
+            raise TableError(f"{where}: columns must be a list of column names")
+        out.append(View(**{"name": f"view{number}", **entry}))
+    try:
+        check_each_view(out)
+    except (TypeError, ValueError) as error:
+        raise TableError(f"{path}: {error}") from None
+    return out
+
+
+def _contents(found: Audit, identity: str | None, coverage: float) -> dict[str, bytes]:
+    """The four files."""
+    from activehuber.audit import table_csv
+    from activehuber.persistence import Model, model_bytes
+    from activehuber.report import render
+
+    model = Model(found.model, found.summary.target, identity, coverage)
+    texts = (
+        table_csv(found.labels, leave_out=NOT_IN_CSV),
+        table_csv(found.predictions),
+        render(found.report),
+    )
+    encoded = [text.encode("utf-8", "replace") for text in texts]
+    return dict(zip(FILES, [*encoded, model_bytes(model)], strict=True))
+
+
+# --- predict ----------------------------------------------------------------------------
+
+
+@app.command("predict")
+def predict_command(
+    model: Annotated[Path, typer.Argument(help="model.skops of an audit.")],
+    table: Annotated[Path, typer.Argument(help="A table with the same columns.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The CSV file to write.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file if it exists.")
+    ] = False,
+) -> None:
+    """Predict the target for the rows of another table."""
+    from activehuber.audit import predict_columns
+    from activehuber.features import CATEGORY
+    from activehuber.persistence import load_model
+    from activehuber.tables import TableError, csv_text, read_table, write_file
+
+    if output.is_dir():
+        raise TableError(f"{output} is a directory; give the name of a file")
+    if output.exists() and not force:
+        raise TableError(f"{output} exists; use --force to replace it or another -o")
+    loaded = load_model(model)
+    features = loaded.features
+    words = [
+        name
+        for name, kind in zip(features.columns_, features.kinds_, strict=True)
+        if kind == CATEGORY
+    ]
+    identity = loaded.id_column
+    new = read_table(table, [*words, *([identity] if identity else [])])
+    matrix, notes = features.transform_and_tell(new.frame)
+    columns = predict_columns(loaded.estimator, matrix, loaded.coverage)
+    has_ids = identity is not None and identity in new.frame.columns
+    rows = new.frame[identity].tolist() if has_ids else list(range(1, len(matrix) + 1))
+    header = [identity if has_ids and identity else "row", *columns]
+    write_file(output, csv_text(header, [rows, *columns.values()]).encode(), force=force)
+    for note in (*new.notes, *notes):
+        print(f"note: {_one_line(note)}", file=sys.stderr)
+    count = len(matrix)
+    print(
+        f"{count} {'prediction' if count == 1 else 'predictions'} of {loaded.target}: {output}"
+    )
+
+
+# --- the terminal -----------------------------------------------------------------------
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[float, str], None]]:
+    """A bar on stderr if that is a terminal; nothing stays of it."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda share, words: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda share, words: bar.update(task, completed=share, description=words)
+
+
+def _as_json(found: Audit, output: Path, seconds: float) -> dict[str, Any]:
+    import math
+    from dataclasses import asdict
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {str(key): plain(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(item) for item in value]
+        if hasattr(value, "tolist"):
+            return plain(value.tolist())
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
+        return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+
+    summary = plain(asdict(found.summary))
+    summary["settings"] = dict(summary["settings"])
+    files = {Path(name).stem: str(output / name) for name in FILES}
+    labels = found.labels[found.labels["verdict"] == "not believed"]
+    shown = [name for name in labels.columns if name not in NOT_IN_CSV]
+    return {
+        **summary,
+        "not_believed": [
+            plain(dict(zip(shown, row, strict=True)))
+            for row in labels[shown].itertuples(index=False)
+        ],
+        "files": files,
+        "seconds": round(seconds, 3),
+    }
+
+
+def _show(found: Audit, path: Path, output: Path, seconds: float) -> None:
+    """The summary a person reads."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    summary = found.summary
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=120)
+    bad = summary.n_not_believed
+    headline = Text.assemble(
+        ("\n" + _one_line(path.name), "bold"),
+        f" · {_one_line(summary.target)} · ",
+        (
+            f"{bad} of {_count(summary.n_labelled, 'label')} not believed",
+            "bold red" * (bad > 0),
+        ),
+        f" · {_count(summary.n_unlabelled, 'prediction')} · {seconds:.1f} s\n",
+    )
+    console.print(headline)
+    worst = found.labels[found.labels["verdict"] == "not believed"].head(SHOWN)
+    if len(worst):
+        grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        name = str(found.labels.columns[0])
+        grid.add_column(Text(_one_line(name)), no_wrap=True, max_width=24)
+        grid.add_column("quality", justify="right", no_wrap=True)
+        grid.add_column("reason")
+        for row in worst.itertuples(index=False):
+            grid.add_row(
+                Text(_one_line(str(row[0]))), f"{row.quality:.3f}", Text(_one_line(row[-1]))
+            )
+        console.print(grid)
+        if bad > len(worst):
+            console.print(f"… and {bad - len(worst)} more in {output / FILES[0]}\n")
+    for sentence in summary.findings:
+        console.print(Text(f"• {_one_line(sentence)}"))
+    for sentence in summary.notes:
+        console.print(Text(f"• {_one_line(sentence)}", style="dim"))
+    console.print()
+    for name, words in zip(FILES, _what_files_hold(summary), strict=True):
+        console.print(Text(f"{output / name}", style="bold"), Text(words, style="dim"))
+
+
+def _what_files_hold(summary: Any) -> list[str]:
+    return [
+        f"all {_count(summary.n_labelled, 'label')}, worst first",
+        _count(summary.n_unlabelled, "row") + " without a label",
+        "the page to show",
+        "for activehuber predict",
+    ]
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+if __name__ == "__main__":
+    main()

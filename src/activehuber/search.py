@@ -1,0 +1,771 @@
+"""HLRegressorCV and HLClassifierCV: the same estimators with every parameter chosen."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import check_cv
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from activehuber import selection
+from activehuber import validation as check
+from activehuber._typing import Matrix, Vector
+from activehuber.classifier import HLClassifier, code_labels
+from activehuber.fitting import Data, Settings
+from activehuber.model_selection import class_numbers, is_missing
+from activehuber.regressor import HLRegressor, ViewParameters
+from activehuber.selection import RIDGES, WIDTH_FACTORS, Choice, Mode, Plan, Point
+from activehuber.tuning import choose, choose_for_classes, grid_errors
+from activehuber.views import View
+
+Splits = list[tuple[np.ndarray, np.ndarray]]
+
+# Parameters that a search hands on to its estimators as they are.
+HANDED_ON = (
+    "views",
+    "view_weights",
+    "agreement",
+    "graph",
+    "n_neighbors",
+    "fit_intercept",
+    "tol",
+    "max_iter",
+)
+
+
+# Labels that a choice can rest on at all.
+FEWEST_LABELS = 3
+
+
+def _silent(line: str) -> None:
+    """Report nothing."""
+
+
+class _SearchCV(ViewParameters):
+    """What both searches share: checks, the scaler, the grid, the record."""
+
+    best_estimator_: Any
+    scaler_: StandardScaler | None
+    kernels: Any
+    gammas: Any
+    alphas: Any
+    manifolds: Any
+    cv: Any
+    scoring: Any
+    relevance: Any
+    standardize: Any
+    random_state: Any
+    verbose: Any
+
+    def __getattr__(self, name: str) -> Any:
+        # Fitted attributes that the search itself does not have are those of the model.
+        fitted = self.__dict__.get("best_estimator_")
+        if name.endswith("_") and not name.startswith("_") and fitted is not None:
+            return getattr(fitted, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _is_precomputed(self) -> bool:
+        return self.views is None and tuple(self.kernels) == ("precomputed",)
+
+    def predict(self, X):
+        """Predict with the best estimator.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        seen = self._scaled(X)
+        return self.best_estimator_.predict(seen)
+
+    def score(self, X, y, sample_weight=None):
+        """Score of the best estimator on the rows that have a label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+        sample_weight : array-like of shape (n_rows,), default=None
+
+        Returns
+        -------
+        float
+        """
+        seen = self._scaled(X)
+        return self.best_estimator_.score(seen, y, sample_weight)
+
+    def _scaled(self, X: Any) -> Any:
+        check_is_fitted(self)
+        checked = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        return X if self.scaler_ is None else self.scaler_.transform(checked)
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.kernels, str) or not len(self.kernels):
+            raise ValueError(f"kernels must be a list of kernels, got {self.kernels!r}")
+        for name in ("gammas", "alphas"):
+            for number in () if getattr(self, name) is None else getattr(self, name):
+                check.check_number(f"every one of {name}", number, above=0.0)
+            if getattr(self, name) is not None and not len(getattr(self, name)):
+                raise ValueError(f"{name} is empty; give numbers, or None for a range")
+        if not len(self.manifolds):
+            raise ValueError("manifolds is empty; give numbers, or (0,)")
+        for number in self.manifolds:
+            check.check_number("every one of manifolds", number, at_least=0.0)
+        for name in ("relevance", "standardize"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if self.relevance and (self.gammas is not None or self.cv is not None):
+            raise ValueError("relevance=True learns the widths: leave gammas and cv None")
+        if self.standardize and self._is_precomputed():
+            raise ValueError("standardize=True needs features, not a precomputed kernel")
+        check.check_integer("random_state", self.random_state, at_least=0)
+
+    def _report(self) -> Callable[[str], Any]:
+        return (lambda line: print(f"[activehuber] {line}")) if self.verbose else _silent
+
+    def _search(self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any) -> Any:
+        """Choose parameters; returns X as the estimator is to see it.
+
+        Parameters
+        ----------
+        target : ndarray
+            What the kernel fit sees: y, or its codes.
+        """
+        self._check_parameters()
+        self.scaler_ = None
+        seen = validate_data(self, X, dtype=np.float64)
+        if self.standardize:
+            self.scaler_ = StandardScaler().fit(seen, sample_weight=sample_weight)
+            X = self.scaler_.transform(seen)
+        settings = []
+        for params in self._candidates():
+            head = HLRegressor(**params)
+            head._check_parameters()
+            data = head._check_data(X, target, sample_weight, trusted)
+            settings.append(head._resolve(X, data))
+        n_labels = int(data.labelled[:, 0].sum())
+        if n_labels < FEWEST_LABELS:
+            raise ValueError(
+                f"choosing parameters needs at least {FEWEST_LABELS} labels, got {n_labels} "
+                f"(n_samples={len(data.y)}); give the parameters to "
+                f"{type(self).__name__.removesuffix('CV')}"
+            )
+        if self.cv is None and self.scoring == "robust":
+            chosen = self._in_closed_form(settings, data)
+        elif self.cv is None:
+            chosen = self._by_scorer(settings, data)
+        else:
+            total = float(data.weights[data.labelled[:, 0]].sum())
+            chosen = self._by_splits(X, y, sample_weight, trusted, total)
+        self.best_params_ = chosen
+        return X
+
+    def _candidates(self) -> list[dict[str, Any]]:
+        """Parameters of one kernel fit a kernel."""
+        handed = {name: getattr(self, name) for name in HANDED_ON}
+        if self.views is not None:
+            return [handed]
+        gamma = "scale" if self.gammas is None else 1.0
+        return [{**handed, "kernel": kernel, "gamma": gamma} for kernel in self.kernels]
+
+    def _plan(self, total_weight: float, removals: tuple[float | None, ...]) -> Plan:
+        factors = WIDTH_FACTORS if self.gammas is None else self.gammas
+        ridges = RIDGES
+        if self.alphas is not None:
+            ridges = tuple(2.0 * total_weight * alpha for alpha in self.alphas)
+        return Plan(
+            log_factors=tuple(float(np.log(factor)) for factor in factors),
+            log_ridges=tuple(float(np.log(ridge)) for ridge in ridges),
+            move=self.gammas is None and self.alphas is None,
+            move_ridge=self.alphas is None,
+            relevance=bool(self.relevance),
+            removals=removals,
+            random_state=int(self.random_state),
+            report=(lambda line: print(f"[activehuber] {line}")) if self.verbose else _silent,
+        )
+
+    def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _by_splits(
+        self, X: Any, y: Any, sample_weight: Any, trusted: Any, total_weight: float
+    ) -> dict[str, Any]:
+        """The grid alone, every point fitted on every training part."""
+        splits = _splits(self.cv, X, y, classes=isinstance(self, ClassifierMixin))
+        grid = self._grid(total_weight)
+        runs = []
+        for params in grid:
+            fits = _fits(self._estimator(params), X, y, sample_weight, trusted, splits)
+            runs.append([self._judge_part(*fit) for fit in fits])
+        scores = self._scores_of(runs)
+        self._tabulate(grid, scores, ["split"] * len(grid))
+        self.best_score_ = float(np.max(scores))
+        return grid[int(np.argmax(scores))]
+
+    def _grid(self, total_weight: float) -> list[dict[str, Any]]:
+        """Parameters of the grid as the estimator takes them."""
+        alphas = self.alphas
+        if alphas is None:
+            alphas = [ridge / (2.0 * total_weight) for ridge in RIDGES]
+        out = []
+        for params, alpha, manifold in product(self._widths(), alphas, self.manifolds):
+            out.append({**params, "alpha": float(alpha), "manifold": float(manifold)})
+        return out
+
+    def _widths(self) -> list[dict[str, Any]]:
+        if self.views is not None:
+            return [{}]
+        if self.gammas is None:
+            return [{"kernel": kernel, "gamma": "scale"} for kernel in self.kernels]
+        pairs = product(self.kernels, self.gammas)
+        return [{"kernel": kernel, "gamma": float(gamma)} for kernel, gamma in pairs]
+
+    def _record(self, choice: Choice, total_weight: float) -> None:
+        """`cv_results_` from the trials of a search in closed form."""
+        lines = [
+            self._parameters_at(trial.point, total_weight) | _mode(trial.mode)
+            for trial in choice.trials
+        ]
+        scores = np.array([trial.score for trial in choice.trials])
+        self._tabulate(lines, scores, [trial.stage for trial in choice.trials])
+
+    def _tabulate(self, lines: list[dict], scores: Vector, stages: list[str]) -> None:
+        names = sorted({name for line in lines for name in line})
+        self.cv_results_ = {"params": lines, "stage": np.array(stages)}
+        for name in names:
+            column = np.empty(len(lines), dtype=object)
+            column[:] = [line.get(name) for line in lines]
+            self.cv_results_[f"param_{name}"] = column
+        self.cv_results_["mean_test_score"] = scores
+        order = np.argsort(np.argsort(-scores, kind="stable"), kind="stable")
+        self.cv_results_["rank_test_score"] = order + 1
+
+    def _parameters_at(self, point: Point, total_weight: float) -> dict[str, Any]:
+        """A point of the search as parameters of the estimator."""
+        out = {
+            "alpha": point.ridge / (2.0 * total_weight),
+            "manifold": point.family.manifold,
+        }
+        widths = [part.widths(point.theta) for part in point.family.parts]
+        if self.views is None and len(widths) > 1:
+            parts = zip(point.family.parts, widths, strict=True)
+            views = [
+                View(slice(None), kernel=part.kernel.name, gamma=width, name=part.kernel.name)
+                for part, width in parts
+            ]
+            shares = np.sqrt([part.share for part in point.family.parts])
+            return {"views": views, "view_weights": shares, **out}
+        if self.views is None:
+            return {"kernel": self._kernel_named(point.family.name), "gamma": widths[0], **out}
+        views = [copy.deepcopy(view) for view in self.views]
+        for view, width in zip(views, widths, strict=True):
+            view.set_params(gamma=width)
+        return {"views": views, **out}
+
+    def _kernel_named(self, name: str) -> Any:
+        return next(kernel for kernel in self.kernels if str(kernel) == name)
+
+    def _relevance(self) -> Vector | list[Vector]:
+        """How much each feature counts, summing to one: γ_j times its spread."""
+        model = getattr(self.best_estimator_, "estimator_", self.best_estimator_)
+        if model.X_fit_ is None:
+            return np.array([])
+        shares = []
+        for view in model._settings.views:
+            x = view.select(model.X_fit_)
+            power = 2.0 if view.kernel.name == "rbf" else 1.0
+            part = np.broadcast_to(view.kernel.gamma, x.shape[1]) * x.std(axis=0) ** power
+            shares.append(part / part.sum() if part.sum() > 0.0 else part)
+        if self.views is None:
+            return np.mean(shares, axis=0)  # of one kernel, or of the two in a sum
+        return shares
+
+
+class HLRegressorCV(RegressorMixin, _SearchCV):
+    """`HLRegressor` with kernel, widths, alpha and removal chosen from the labels.
+
+    A grid is looked at first, each point judged by the adaptive threshold; from the best point
+    of each kernel the width (with `relevance` one a feature) and alpha are moved along the
+    gradient of the leave-one-out error of the labels that were kept; and the last decision,
+    which kernel (or the mean of two) and whether to drop labels, to bind them or neither, is
+    made on five folds whose labels had no say in what was dropped. See
+    `activehuber.selection`.
+
+    Parameters
+    ----------
+    kernels : list of str, default=("laplacian", "rbf")
+    gammas : list of float, default=None
+        Widths to try; None is a range around gamma="scale", from which the search moves on.
+        With views they are factors on the width of each view.
+    alphas : list of float, default=None
+        None is a range, from which the search moves on.
+    manifolds : list of float, default=(0,)
+        Weights of the graph to try, at the best points of the search without a graph.
+    cv : None, int, splitter or iterable of (train, test), default=None
+        None is the search above, in closed form. Otherwise the grid alone is tried, each point
+        fitted on every training part; unlabelled rows are in all of them.
+    scoring : "robust", str or callable, default="robust"
+        "robust" is minus the mean absolute error with errors bounded at three robust standard
+        deviations of the best ones, so that wrong labels cannot steer the choice. A scorer
+        gets leave-one-out predictions (cv=None) or those of the test parts; the grid alone is
+        tried.
+    relevance : bool, default=False
+        Learn one width a feature (with `views` one a view).
+    standardize : bool, default=False
+        Standardise the features first.
+    removals : list of float or None, default=(3.5, None, inf)
+        What to decide between: a number drops labels as `removal` does, None binds labels at
+        a small threshold and drops none, inf is least squares.
+    views, view_weights, agreement, graph, n_neighbors, fit_intercept, tol, max_iter
+        As in `HLRegressor`; with views `kernels` is not used.
+    random_state : int, default=0
+        For the folds, and for the rows looked at where there are many.
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    best_params_ : dict
+        Of `best_estimator_`.
+    best_score_ : float
+        Score of the last decision (higher is better).
+    best_estimator_ : HLRegressor
+        Fitted to all rows. Its fitted attributes are attributes of the search too.
+    cv_results_ : dict of arrays
+        Every point that was tried: `params`, `stage` ("look", "move", "relevance", "decide"),
+        `mean_test_score`, `rank_test_score`. Scores compare within a stage.
+    relevance_ : ndarray of shape (n_features,), or a list of them with views
+        γ_j times the spread of feature j (its variance for "rbf"), summing to one.
+    scaler_ : StandardScaler or None
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLRegressorCV
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(120, 2))         # the second feature is of no use
+    >>> y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=120)
+    >>> y[:10] += 4                           # wrong labels
+    >>> model = HLRegressorCV(relevance=True).fit(X, y)
+    >>> bool(model.removed_[:10].all()), bool(model.removed_.sum() < 15)
+    (True, True)
+    >>> bool(model.relevance_[1] < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        kernels=("laplacian", "rbf"),
+        gammas=None,
+        alphas=None,
+        manifolds=(0,),
+        cv=None,
+        scoring="robust",
+        relevance=False,
+        standardize=False,
+        removals=(3.5, None, np.inf),
+        views=None,
+        view_weights="uniform",
+        agreement=0.0,
+        graph="knn",
+        n_neighbors=10,
+        fit_intercept=True,
+        tol=1e-10,
+        max_iter=200,
+        random_state=0,
+        verbose=0,
+    ):
+        self.kernels = kernels
+        self.gammas = gammas
+        self.alphas = alphas
+        self.manifolds = manifolds
+        self.cv = cv
+        self.scoring = scoring
+        self.relevance = relevance
+        self.standardize = standardize
+        self.removals = removals
+        self.views = views
+        self.view_weights = view_weights
+        self.agreement = agreement
+        self.graph = graph
+        self.n_neighbors = n_neighbors
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X, y, sample_weight=None, trusted=None):
+        """Choose parameters and fit with them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels, NaN where there is none.
+        sample_weight : array-like of shape (n_samples,), default=None
+        trusted : array-like of shape (n_samples,), bool, default=None
+            Labels that must not be removed.
+
+        Returns
+        -------
+        self : HLRegressorCV
+        """
+        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
+        draft = copy.copy(self)
+        _check_removals(self.removals)
+        y = _one_target(y)
+        seen = draft._search(X, y, y, sample_weight, trusted)
+        draft.best_estimator_ = draft._estimator(draft.best_params_)
+        draft.best_estimator_.fit(seen, y, sample_weight, trusted)
+        draft.relevance_ = draft._relevance()
+        self.__dict__ = draft.__dict__
+        return self
+
+    def predict_interval(self, X, coverage=0.9, *, scale="constant"):
+        """Intervals of the best estimator; see `HLRegressor.predict_interval`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        coverage : float, default=0.9
+        scale : {"constant", "local"}, default="constant"
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 2)
+        """
+        seen = self._scaled(X)
+        return self.best_estimator_.predict_interval(seen, coverage, scale=scale)
+
+    def threshold_path(self, *, min_threshold=None, max_events=None):
+        """The path of the best estimator; see `HLRegressor.threshold_path`.
+
+        Parameters
+        ----------
+        min_threshold : float, default=None
+        max_events : int, default=None
+
+        Returns
+        -------
+        ThresholdPath
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.threshold_path(
+            min_threshold=min_threshold, max_events=max_events
+        )
+
+    def _estimator(self, params: dict[str, Any]) -> HLRegressor:
+        return HLRegressor(**{name: getattr(self, name) for name in HANDED_ON} | params)
+
+    def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        total = float(data.weights[data.labelled[:, 0]].sum())
+        plan = self._plan(total, tuple(self.removals))
+        choice = choose(settings, data, self.manifolds, plan)
+        self._record(choice, total)
+        self.best_score_ = choice.score
+        return self._parameters_at(choice.point, total) | _mode(choice.mode)
+
+    def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        """The grid alone, leave-one-out predictions shown to a scorer."""
+        total = float(data.weights[data.labelled[:, 0]].sum())
+        plan = self._plan(total, tuple(self.removals))
+        scorer, given = get_scorer(self.scoring), data.y[data.labelled[:, 0], 0]
+        lines, scores = [], []
+        for point, mode, errors in grid_errors(settings, data, self.manifolds, plan):
+            predicted = (given - errors).reshape(-1, 1)
+            scores.append(float(scorer(_AsGiven(), predicted, given)))
+            lines.append(self._parameters_at(point, total) | _mode(mode))
+        self._tabulate(lines, np.array(scores), ["look"] * len(lines))
+        self.best_score_ = float(np.max(scores))
+        return lines[int(np.argmax(scores))]
+
+    def _grid(self, total_weight: float) -> list[dict[str, Any]]:
+        grid = []
+        for params, removal in product(super()._grid(total_weight), self.removals):
+            plain = {"threshold": "adaptive", "removal": removal}
+            grid.append({**params, **({"threshold": np.inf} if removal == np.inf else plain)})
+        return grid
+
+    def _judge_part(self, model: Any, X: Any, y: Any, weights: Vector) -> Any:
+        if self.scoring != "robust":
+            return float(get_scorer(self.scoring)(model, X, y))
+        return np.asarray(y, dtype=np.float64) - model.predict(X), weights
+
+    def _scores_of(self, runs: list[list[Any]]) -> Vector:
+        if self.scoring != "robust":
+            return np.array([np.mean(run) for run in runs])
+        errors = [np.concatenate([part for part, _ in run]) for run in runs]
+        weights = np.concatenate([part for _, part in runs[0]])
+        bound = selection.common_bound(errors, weights)
+        return -np.array([selection.bounded_mean(e, weights, bound) for e in errors])
+
+
+class HLClassifierCV(ClassifierMixin, _SearchCV):
+    """`HLClassifier` with kernel, widths and alpha chosen from the labels.
+
+    Points are scored by the Brier score of leave-one-out values of the least-squares fit to
+    the codes ±1, all in closed form; which labels to drop is then up to `HLClassifier`.
+
+    Parameters
+    ----------
+    kernels, gammas, alphas, manifolds, relevance, standardize, views, view_weights, \
+            agreement, graph, n_neighbors, fit_intercept, tol, max_iter, random_state, verbose
+        As in `HLRegressorCV`.
+    cv : None, int, splitter or iterable of (train, test), default=None
+        None is the search in closed form. Otherwise the grid alone is tried, each point fitted
+        on every training part; unlabelled rows are in all of them.
+    scoring : "robust", str or callable, default="robust"
+        With cv, "robust" is the accuracy; without cv no other scoring can be used.
+    removal : float or None, default=3.5
+    noise_rates : (float, float), "estimate" or None, default=None
+        As in `HLClassifier`.
+
+    Attributes
+    ----------
+    best_params_, best_score_, cv_results_, relevance_, scaler_
+        As in `HLRegressorCV`.
+    best_estimator_ : HLClassifier
+        Fitted to all rows. Its fitted attributes are attributes of the search too.
+    classes_ : ndarray of shape (n_classes,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLClassifierCV
+    >>> X = np.random.default_rng(0).normal(size=(80, 2))
+    >>> y = np.where(X[:, 0] > 0, "right", "left").astype(object)
+    >>> y[60:] = None                         # no labels
+    >>> model = HLClassifierCV().fit(X, y)
+    >>> model.predict([[2.0, 0.0], [-2.0, 0.0]]).tolist()
+    ['right', 'left']
+    """
+
+    def __init__(
+        self,
+        *,
+        kernels=("laplacian", "rbf"),
+        gammas=None,
+        alphas=None,
+        manifolds=(0,),
+        cv=None,
+        scoring="robust",
+        relevance=False,
+        standardize=False,
+        removal=3.5,
+        noise_rates=None,
+        views=None,
+        view_weights="uniform",
+        agreement=0.0,
+        graph="knn",
+        n_neighbors=10,
+        fit_intercept=True,
+        tol=1e-10,
+        max_iter=200,
+        random_state=0,
+        verbose=0,
+    ):
+        self.kernels = kernels
+        self.gammas = gammas
+        self.alphas = alphas
+        self.manifolds = manifolds
+        self.cv = cv
+        self.scoring = scoring
+        self.relevance = relevance
+        self.standardize = standardize
+        self.removal = removal
+        self.noise_rates = noise_rates
+        self.views = views
+        self.view_weights = view_weights
+        self.agreement = agreement
+        self.graph = graph
+        self.n_neighbors = n_neighbors
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X, y, sample_weight=None, trusted=None):
+        """Choose parameters and fit with them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Classes of any values; NaN, None or pandas.NA where there is no label.
+        sample_weight : array-like of shape (n_samples,), default=None
+        trusted : array-like of shape (n_samples,), bool, default=None
+            Labels that must not be removed.
+
+        Returns
+        -------
+        self : HLClassifierCV
+        """
+        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
+        draft = copy.copy(self)
+        validate_data(draft, X, dtype=np.float64)
+        draft.classes_, codes = code_labels(y, sample_weight)
+        check_consistent_length(X, codes)
+        seen = draft._search(X, codes, y, sample_weight, trusted)
+        draft.best_estimator_ = draft._estimator(draft.best_params_)
+        draft.best_estimator_.fit(seen, y, sample_weight, trusted)
+        draft.relevance_ = draft._relevance()
+        self.__dict__ = draft.__dict__
+        return self
+
+    def predict_proba(self, X):
+        """Probabilities of the best estimator; see `HLClassifier.predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+        """
+        seen = self._scaled(X)
+        return self.best_estimator_.predict_proba(seen)
+
+    def decision_function(self, X):
+        """Decision values of the best estimator.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
+        """
+        seen = self._scaled(X)
+        return self.best_estimator_.decision_function(seen)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.noise_rates is None
+        return tags
+
+    def _estimator(self, params: dict[str, Any]) -> HLClassifier:
+        handed = {name: getattr(self, name) for name in (*HANDED_ON, "removal", "noise_rates")}
+        return HLClassifier(**handed | params)
+
+    def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        total = float(data.weights[data.labelled[:, 0]].sum())
+        choice = choose_for_classes(settings, data, self.manifolds, self._plan(total, ()))
+        self._record(choice, total)
+        self.best_score_ = choice.score
+        return self._parameters_at(choice.point, total)
+
+    def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        raise ValueError("HLClassifierCV takes a scorer only together with cv, such as cv=5")
+
+    def _judge_part(self, model: Any, X: Any, y: Any, weights: Vector) -> Any:
+        if self.scoring != "robust":
+            return float(get_scorer(self.scoring)(model, X, y))
+        return float(model.score(X, y, weights))
+
+    def _scores_of(self, runs: list[list[Any]]) -> Vector:
+        return np.array([np.mean(run) for run in runs])
+
+
+class _AsGiven(RegressorMixin, BaseEstimator):
+    """Lets a scorer see predictions that are there already."""
+
+    def fit(self, X: Any = None, y: Any = None) -> _AsGiven:
+        """Nothing to fit."""
+        return self
+
+    def predict(self, X: Matrix) -> Vector:
+        """The one column of X."""
+        return X[:, 0]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+def _mode(mode: Mode) -> dict[str, Any]:
+    """Parameters of the regressor for a mode."""
+    if mode.removal is None:
+        return {"threshold": float(mode.threshold)}
+    return {"threshold": "adaptive", "removal": mode.removal}
+
+
+def _one_target(y: Any) -> Vector:
+    """Labels of shape (n,)."""
+    if y is None:
+        raise ValueError("HLRegressorCV requires y to be passed, but the target y is None")
+    checked = check_array(
+        y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"
+    )
+    if checked.ndim == 2 and checked.shape[1] > 1:
+        raise ValueError(
+            "HLRegressorCV takes one target; use sklearn.multioutput.MultiOutputRegressor, "
+            "which chooses for each target"
+        )
+    return column_or_1d(y, warn=True)
+
+
+def _check_removals(removals: Any) -> None:
+    if (
+        isinstance(removals, str)
+        or not isinstance(removals, Iterable)
+        or not len(list(removals))
+    ):
+        raise ValueError(f"removals must be a list of numbers or None, got {removals!r}")
+    for removal in removals:
+        if removal is not None:
+            check.check_number("every one of removals", removal, above=0.0, finite=False)
+
+
+def _splits(cv: Any, X: Any, y: Any, *, classes: bool) -> Splits:
+    """Pairs of (train, test) rows; unlabelled rows are in every training part."""
+    missing = np.asarray(is_missing(y).reshape(len(y), -1).all(axis=1))
+    labelled = np.flatnonzero(~missing)
+    target = class_numbers(y, labelled) if classes else np.asarray(y, dtype=float)[labelled]
+    if hasattr(cv, "split") or isinstance(cv, int):
+        splitter = check_cv(cv, target, classifier=classes)
+        parts = splitter.split(_safe_indexing(X, labelled), target)
+        pairs = [(labelled[train], labelled[test]) for train, test in parts]
+    else:
+        pairs = [(np.asarray(train), np.asarray(test)) for train, test in cv]
+        pairs = [(t[~missing[t]], s[~missing[s]]) for t, s in pairs]
+    unlabelled = np.flatnonzero(missing)
+    return [(np.sort(np.concatenate([train, unlabelled])), test) for train, test in pairs]
+
+
+def _fits(
+    model: Any, X: Any, y: Any, sample_weight: Any, trusted: Any, splits: Splits
+) -> Iterable[tuple[Any, Any, Any, Vector]]:
+    """For each split the model fitted on its training part, and X, y, weights of the rest."""
+    weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, float)
+    for train, test in splits:
+        fitted = copy.deepcopy(model).fit(
+            _safe_indexing(X, train),
+            _safe_indexing(y, train),
+            None if sample_weight is None else weights[train],
+            None if trusted is None else np.asarray(trusted)[train],
+        )
+        yield fitted, _safe_indexing(X, test), _safe_indexing(y, test), weights[test]

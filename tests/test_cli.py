@@ -1,0 +1,374 @@
+"""The command line as a user meets it: files, exit codes, one line for every mistake."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from activehuber import __version__
+from activehuber import cli as cli_module
+from activehuber.audit import audit
+from activehuber.cli import FILES, run
+from activehuber.datasets import make_spoilt_diabetes
+from tests.test_audit import Quick, audit_module, make_table
+
+COMMAND = [sys.executable, "-c", "from activehuber.cli import main; main()"]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Fixed parameters where the choice of them is not what is tested."""
+    monkeypatch.setattr(
+        audit_module, "_chooser", lambda classify, views, seed: Quick(classify, views)
+    )
+
+
+@pytest.fixture
+def table(rng, tmp_path):
+    X, y = make_table(rng)
+    frame = X.assign(name=[f"n{i:03d}" for i in range(len(y))], price=y)
+    path = tmp_path / "data.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def fails(capsys, *arguments):
+    """The one line that a mistake gives."""
+    assert run([str(argument) for argument in arguments]) == 2
+    printed, errors = capsys.readouterr()
+    assert printed == "" and errors.count("\n") == 1 and "bug" not in errors
+    return errors
+
+
+def test_audit_writes_four_files(quick, table, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run(["audit", str(table), "--target", "price", "-o", str(out)]) == 0
+    assert sorted(item.name for item in out.iterdir()) == sorted(FILES)
+    labels, predictions = rows_of(out / "labels.csv"), rows_of(out / "predictions.csv")
+    assert list(labels[0]) == [
+        "row", "given", "fitted", "lower", "upper", "quality", "verdict", "reason"
+    ]  # fmt: skip
+    assert list(predictions[0]) == ["row", "prediction", "lower", "upper"]
+    assert (len(labels), len(predictions)) == (100, 20)
+    assert sorted(int(label["row"]) for label in labels[:3]) == [6, 18, 61]
+    assert {label["verdict"] for label in labels[:3]} == {"not believed"}
+    printed = capsys.readouterr().out
+    assert "3 of 100 labels not believed" in printed and str(out / "labels.csv") in printed
+
+
+def test_given_values_are_written_as_they_were(quick, table, tmp_path):
+    run(["audit", str(table), "--target", "price", "-o", str(tmp_path / "out")])
+    prices = pd.read_csv(table)["price"]
+    for label in rows_of(tmp_path / "out" / "labels.csv"):
+        assert float(label["given"]) == prices[int(label["row"]) - 1]
+
+
+def test_same_numbers_as_the_library(tmp_path):
+    """On the bundled table, parameters chosen: the file has the order of the call."""
+    spoilt = make_spoilt_diabetes()
+    spoilt.frame.to_csv(tmp_path / "d.csv", index=False)
+    arguments = ["--target", "progression", "--id", "patient", "-o", str(tmp_path / "out")]
+    assert run(["audit", str(tmp_path / "d.csv"), *arguments]) == 0
+    found = audit(
+        spoilt.frame.drop(columns=["patient", "progression"]),
+        spoilt.frame["progression"],
+        ids=spoilt.frame["patient"],
+    )
+    labels = rows_of(tmp_path / "out" / "labels.csv")
+    assert [label["patient"] for label in labels] == found.labels["patient"].tolist()
+    np.testing.assert_allclose(
+        [float(label["quality"]) for label in labels], found.labels["quality"], rtol=1e-3
+    )
+    planted = set(spoilt.frame["patient"][spoilt.spoilt])
+    assert len(planted & {label["patient"] for label in labels[:24]}) >= 21
+
+
+def test_id_drop_trusted_and_json(quick, table, tmp_path, capsys):
+    frame = pd.read_csv(table)
+    frame["ok"] = np.where(np.arange(len(frame)) == 5, "yes", "no")
+    frame.to_csv(table, index=False)
+    arguments = ["--target", "price", "--id", "name", "--drop", "noise,day", "--trusted", "ok"]
+    code = run(["audit", str(table), *arguments, "--json", "-o", str(tmp_path / "o")])
+    assert code == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["n_labelled"] == 100 and printed["n_trusted"] == 1
+    assert {label["name"] for label in printed["not_believed"]} >= {"n017", "n060"}
+    assert printed["files"]["labels"] == str(tmp_path / "o" / "labels.csv")
+    assert not any("noise" in note for note in printed["notes"])
+    labels = {label["name"]: label for label in rows_of(tmp_path / "o" / "labels.csv")}
+    assert labels["n005"]["verdict"] == "trusted"
+
+
+def test_views_from_toml(quick, table, tmp_path):
+    toml = tmp_path / "views.toml"
+    toml.write_text(
+        '[[view]]\nname = "line"\ncolumns = ["size"]\nkernel = "linear"\n'
+        '[[view]]\nname = "rest"\ncolumns = ["town", "day"]\n'
+    )
+    arguments = ["--target", "price", "--id", "name", "--views", str(toml)]
+    assert run(["audit", str(table), *arguments, "-o", str(tmp_path / "out")]) == 0
+    labels = rows_of(tmp_path / "out" / "labels.csv")
+    assert sorted(label["name"] for label in labels[:3]) == ["n005", "n017", "n060"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "[[view]]"),
+        ("view = 3", "[[view]]"),
+        ("[[view]]\nname = 'a'", "columns must be a list"),
+        ("[[view]]\ncolumns = ['size']\nwidth = 3", "not width"),
+        ("[[view]]\ncolumns = ['nope']", "nope cannot be used"),
+        ("[[view]]\ncolumns = ['size']\nkernel = 'x'", "kernel must be one of"),
+        (
+            "[[view]]\ncolumns = ['size']\nname = 'a'\n[[view]]\ncolumns = ['day']\nname = 'a'",
+            "twice",
+        ),
+        ("[[view", "cannot be read as TOML"),
+    ],
+)
+def test_bad_views_are_one_line(quick, table, tmp_path, capsys, content, message):
+    toml = tmp_path / "views.toml"
+    toml.write_text(content)
+    arguments = ["--target", "price", "--views", toml, "-o", tmp_path / "out"]
+    assert message in fails(capsys, "audit", table, *arguments)
+
+
+def test_classify(quick, tmp_path, rng):
+    own = np.arange(60) % 2
+    frame = pd.DataFrame(
+        0.5 * rng.normal(size=(60, 2)) + 4.0 * own[:, None], columns=["a", "b"]
+    )
+    frame["kind"] = np.where(own == 1, "01", "02")
+    frame.loc[7, "kind"] = "02"
+    frame.loc[50:, "kind"] = None
+    frame.to_csv(tmp_path / "c.csv", index=False)
+    arguments = ["--target", "kind", "--classify", "-o", str(tmp_path / "out")]
+    assert run(["audit", str(tmp_path / "c.csv"), *arguments]) == 0
+    worst = rows_of(tmp_path / "out" / "labels.csv")[0]
+    assert (worst["row"], worst["given"], worst["fitted"], worst["lower"]) == (
+        "8",
+        "02",
+        "01",
+        "",
+    )
+    prediction = rows_of(tmp_path / "out" / "predictions.csv")[0]
+    assert prediction["prediction"] == "02" and float(prediction["probability"]) > 0.5
+
+
+def test_predict(quick, table, tmp_path, capsys):
+    out = tmp_path / "out"
+    run(["audit", str(table), "--target", "price", "--id", "name", "-o", str(out)])
+    new = tmp_path / "new.csv"
+    frame = pd.read_csv(table, dtype=str)
+    frame[["name", "day", "town", "size", "noise"]].to_csv(new, index=False, sep=";")
+    pred = tmp_path / "pred.csv"
+    capsys.readouterr()
+    assert run(["predict", str(out / "model.skops"), str(new), "-o", str(pred)]) == 0
+    found = {row["name"]: row for row in rows_of(pred)}
+    for row in rows_of(out / "predictions.csv"):
+        for key in ("prediction", "lower", "upper"):
+            assert found[row["name"]][key] == row[key]
+    assert capsys.readouterr().out == f"120 predictions of price: {pred}\n"
+    assert "exists; use --force" in fails(
+        capsys, "predict", out / "model.skops", new, "-o", pred
+    )
+    # Unseen words and unreadable numbers are bent, and said so; a missing column is an error.
+    frame.loc[0, "town"], frame.loc[1, "size"] = "nowhere", "big"
+    frame.drop(columns="name").to_csv(new, index=False)
+    assert run(["predict", str(out / "model.skops"), str(new), "-o", str(pred), "--force"]) == 0
+    errors = capsys.readouterr().err
+    assert "has not seen: town (nowhere)" in errors and "size (1)" in errors
+    assert list(rows_of(pred)[0]) == ["row", "prediction", "lower", "upper"]
+    frame.drop(columns="size").to_csv(new, index=False)
+    line = fails(capsys, "predict", out / "model.skops", new, "-o", tmp_path / "p2.csv")
+    assert "lacks what the model needs: size" in line
+    (tmp_path / "bad.skops").write_bytes(b"nonsense")
+    assert "no model file" in fails(
+        capsys, "predict", tmp_path / "bad.skops", new, "-o", tmp_path / "p3.csv"
+    )
+
+
+def test_parquet_in(quick, table, tmp_path):
+    frame = pd.read_csv(table, parse_dates=["day"])
+    frame.to_parquet(tmp_path / "data.parquet")
+    for name in ("data.csv", "data.parquet"):
+        run(
+            ["audit", str(tmp_path / name), "--target", "price", "-o", str(tmp_path / name[5:])]
+        )
+    for name in ("labels.csv", "predictions.csv"):
+        assert (tmp_path / "csv" / name).read_text() == (
+            tmp_path / "parquet" / name
+        ).read_text()
+
+
+def test_cells_and_names_that_are_formulas_are_neutralised(quick, tmp_path, rng):
+    frame = pd.DataFrame({"x": rng.normal(size=30), "=y": rng.normal(size=30)})
+    frame["@id"] = [f"=cmd|'/C calc'!A{i}" for i in range(30)]
+    frame.loc[3, "=y"] = None
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["--target", "=y", "--id", "@id", "-o", str(tmp_path / "out")]
+    assert run(["audit", str(tmp_path / "t.csv"), *arguments]) == 0
+    for name in ("labels.csv", "predictions.csv"):
+        with (tmp_path / "out" / name).open(newline="") as file:
+            for row in csv.reader(file):
+                for cell in row:
+                    risky = cell[:1] in tuple("=+-@\t\r")
+                    assert not risky or float(cell) < 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.csv", "--target", "price"], "none.csv: there is no such file"),
+        ([".", "--target", "price"], "is a directory"),
+        (
+            ["data.csv", "--target", "cost"],
+            "--target cost: there is no such column; the table has",
+        ),
+        (["data.csv", "--target", "price", "--id", "x"], "--id x: there is no such column"),
+        (["data.csv", "--target", "price", "--id", "town"], "is no id: rows"),
+        (["data.csv", "--target", "price", "--drop", "x"], "--drop x: there is no such column"),
+        (["data.csv", "--target", "price", "--drop", "price"], "this is the target"),
+        (["data.csv", "--target", "price", "--trusted", "size"], "must hold yes or no"),
+        (["data.csv", "--target", "price", "--id", "price"], "must be different columns"),
+        (["data.csv", "--target", "town"], "must hold finite numbers, but not: row 1 '"),
+        (["data.csv"], "--target"),
+        (["data.csv", "--target", "price", "--nope"], "--nope"),
+        (
+            ["data.csv", "--target", "price", "--views", "v.toml"],
+            "v.toml: there is no such file",
+        ),
+        (["data.csv", "--target", "price", "-o", "data.csv"], "data.csv is a file"),
+        (["empty.csv", "--target", "price"], "is empty"),
+        (["gaps.csv", "--target", "price"], "has no label at all"),
+        (["one.csv", "--target", "price"], "no column is left to learn from"),
+        (["twice.csv", "--target", "price"], "several columns have this name"),
+    ],
+)
+def test_mistakes_are_one_clear_line(quick, table, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(table.parent)
+    (table.parent / "empty.csv").write_text("")
+    (table.parent / "gaps.csv").write_text("a,price\n1,\n2,\n")
+    (table.parent / "one.csv").write_text("price\n1\n2\n")
+    (table.parent / "twice.csv").write_text("a,price,price\n1,2,3\n2,3,4\n")
+    before = sorted(table.parent.iterdir())
+    assert message in fails(capsys, "audit", *arguments)
+    assert sorted(table.parent.iterdir()) == before
+
+
+def test_nothing_is_overwritten_without_force(quick, table, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr("activehuber.tables.read_table", None)  # not even read
+        line = fails(capsys, "audit", table, "--target", "price", "-o", out)
+    assert "report.html exists; use --force" in line
+    assert [item.name for item in out.iterdir()] == ["report.html"]
+    assert run(["audit", str(table), "--target", "price", "-o", str(out), "--force"]) == 0
+    assert "mine" not in (out / "report.html").read_text()
+
+
+def test_an_unexpected_error_says_that_it_is_a_bug(table, tmp_path, capsys, monkeypatch):
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError("one\ntwo")
+
+    monkeypatch.setattr("activehuber.tables.read_table", broken)
+    arguments = ["audit", str(table), "--target", "price", "-o", str(tmp_path / "out")]
+    assert run(arguments) == 2
+    errors = capsys.readouterr().err
+    assert "bug in activehuber" in errors and "ZeroDivisionError: one two" in errors
+    assert "ACTIVEHUBER_TRACEBACK=1" in errors and errors.count("\n") == 1
+    monkeypatch.setenv("ACTIVEHUBER_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        run(arguments)
+
+
+def test_ctrl_c_writes_nothing(table, tmp_path, capsys, monkeypatch):
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("activehuber.report.render", stopped)
+    monkeypatch.setattr(
+        audit_module, "_chooser", lambda classify, views, seed: Quick(classify, views)
+    )
+    assert run(["audit", str(table), "--target", "price", "-o", str(tmp_path / "out")]) == 130
+    assert capsys.readouterr().err == "activehuber: stopped; no file was left half-written\n"
+    assert [item.name for item in tmp_path.iterdir()] == ["data.csv"]
+
+
+def test_version_and_help(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"activehuber {__version__}\n"
+    assert run(["audit", "--help"]) == 0
+    printed = capsys.readouterr().out
+    for option in (
+        "--target",
+        "--id",
+        "--views",
+        "--drop",
+        "--trusted",
+        "--classify",
+        "--json",
+    ):
+        assert option in printed
+
+
+def test_progress_is_told_in_order(quick, table, tmp_path, monkeypatch):
+    told = []
+
+    class Bar:
+        def __init__(self, *, quiet):
+            assert not quiet
+
+        def __enter__(self):
+            return lambda share, words: told.append((share, words))
+
+        def __exit__(self, *error):
+            return None
+
+    monkeypatch.setattr(cli_module, "_progress", Bar)
+    assert run(["audit", str(table), "--target", "price", "-o", str(tmp_path / "out")]) == 0
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares) and shares[-1] == 1.0 and len(told) >= 7
+
+
+def test_importing_the_library_needs_no_extra():
+    code = (
+        "import sys, activehuber; "
+        "bad = {'typer', 'skops'} & set(sys.modules); assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "limit"), [(200, 3.0), (2_000, 10.0), (5_000, 60.0)])
+def test_time_and_memory(tmp_path, n, limit):
+    """Wall time with imports; the machine should be doing nothing else."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 20))
+    y = X[:, 0] + np.sin(X[:, 1]) + 0.3 * rng.normal(size=n)
+    y[: n // 20] += 6.0
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(20)]).assign(y=y)
+    frame.loc[n - n // 10 :, "y"] = None
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["audit", str(tmp_path / "t.csv"), "--target", "y", "-o", str(tmp_path / "out")]
+    started = time.perf_counter()
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - started
+    assert status == 0
+    assert usage.ru_maxrss * 1024 <= 3 * 2**30
+    assert seconds <= limit

@@ -1,0 +1,226 @@
+"""Model files: what comes back is what went in, and nothing foreign is ever run."""
+
+import io
+import json
+import os
+import pickle
+import re
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from skops import io as skops
+
+from activehuber import HLRegressor, View
+from activehuber.audit import audit
+from activehuber.persistence import Model, load_model, model_bytes, save_model
+from activehuber.tables import TableError
+from tests.test_audit import Quick, audit_module, make_table
+
+
+def model_of(found):
+    return Model(found.model, "y", None, 0.9)
+
+
+@pytest.fixture
+def found(rng):
+    return audit(*make_table(rng), estimator=Quick())
+
+
+@pytest.fixture
+def path(found, tmp_path):
+    save_model(model_of(found), tmp_path / "m.skops")
+    return tmp_path / "m.skops"
+
+
+def test_regressor_round_trip(found, path, rng):
+    X, _ = make_table(rng)
+    model, again = found.model, load_model(path)
+    np.testing.assert_array_equal(again.pipeline.predict(X), model.predict(X))
+    first, second = model.named_steps["estimator"], again.estimator
+    features = again.features.transform(X)
+    np.testing.assert_array_equal(
+        first.predict_interval(features, coverage=0.8),
+        second.predict_interval(features, coverage=0.8),
+    )
+    for name in ("removed_", "label_quality_", "loo_residuals_", "residuals_", "dual_coef_"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+    for name in ("scale_", "threshold_", "duality_gap_", "kkt_residual_", "intercept_"):
+        assert getattr(first, name) == getattr(second, name)
+    assert (again.target, again.id_column, again.coverage) == ("y", None, 0.9)
+    np.testing.assert_array_equal(
+        first.threshold_path().thresholds, second.threshold_path().thresholds
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classifier_round_trip(rng, tmp_path, n_classes):
+    own = np.arange(60) % n_classes
+    X = rng.normal(size=(60, 3)) + 3.0 * np.eye(3)[own]
+    y = np.array(["red", "green", "blue"])[own]
+    found = audit(X, y, classify=True, estimator=Quick(classify=True))
+    save_model(model_of(found), tmp_path / "m.skops")
+    again = load_model(tmp_path / "m.skops")
+    frame = pd.DataFrame(X, columns=["x0", "x1", "x2"])
+    assert again.pipeline.predict(frame).tolist() == found.model.predict(frame).tolist()
+    np.testing.assert_array_equal(
+        again.pipeline.predict_proba(frame), found.model.predict_proba(frame)
+    )
+
+
+def test_views_round_trip(rng, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        audit_module, "_chooser", lambda classify, views, seed: Quick(views=views)
+    )
+    X, y = make_table(rng)
+    views = [View(["size"], "linear"), View(["town", "day"], "rbf", gamma=0.3, name="rest")]
+    found = audit(X, y, views=views)
+    save_model(model_of(found), tmp_path / "m.skops")
+    again = load_model(tmp_path / "m.skops")
+    np.testing.assert_array_equal(again.pipeline.predict(X), found.model.predict(X))
+
+
+def test_only_plain_types_are_in_the_file(path):
+    schema = zipfile.ZipFile(path).read("schema.json").decode()
+    modules = set(re.findall(r'"__module__": "([^"]*)"', schema))
+    classes = set(re.findall(r'"__class__": "([^"]*)"', schema))
+    assert modules == {"builtins", "numpy"} and classes == {"dict", "list", "str", "ndarray"}
+
+
+class Evil:
+    """Runs a command when unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.mark}",)
+
+
+def test_a_pickle_is_refused_and_not_run(tmp_path):
+    mark = tmp_path / "ran"
+    content = pickle.dumps(Evil(mark))
+    (tmp_path / "m.skops").write_bytes(content)
+    with pytest.raises(TableError, match="no model file of activehuber"):
+        load_model(tmp_path / "m.skops")
+    assert not mark.exists()
+    pickle.loads(content)  # it would have
+    assert mark.exists()
+
+
+def node(module, name, loader, **more):
+    return {"__class__": name, "__module__": module, "__loader__": loader, "__id__": 1, **more}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        node("os", "system", "FunctionNode", content="system"),
+        node("builtins", "eval", "FunctionNode", content="eval"),
+        node("builtins", "eval", "TypeNode"),
+        node("builtins", "exec", "JsonNode", content="1", is_json=True),
+        node("functools", "partial", "PartialNode", content={}),
+        node("sklearn.linear_model", "Ridge", "ObjectNode", content={}),
+        node("operator", "methodcaller", "OperatorFuncNode", attrs={}),
+        node("numpy", "ndarray", "NdArrayNode", type="json", content=[], shape=[]),
+        node("builtins", "dict", "ObjectNode", content={}),
+        {"__loader__": "FunctionNode"},
+    ],
+)
+def test_files_that_name_other_types_are_refused(path, bad, monkeypatch):
+    """Hidden anywhere in a good file; skops itself is not even asked."""
+
+    def never(*args, **kwargs):
+        raise AssertionError("the file was opened")
+
+    monkeypatch.setattr(skops, "loads", never)
+    for where in ("content", "key_types", "deep"):
+        schema = json.loads(zipfile.ZipFile(path).read("schema.json"))
+        if where == "deep":
+            schema["content"]["arrays"]["content"]["0"] = [[bad]]
+        else:
+            schema[where] = bad
+        rewrite(path, path.with_name("bad.skops"), schema)
+        with pytest.raises(TableError, match="holds types that no model of activehuber has"):
+            load_model(path.with_name("bad.skops"))
+
+
+def rewrite(source, target, schema):
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            if name != "schema.json":
+                new.writestr(name, old.read(name))
+        new.writestr("schema.json", json.dumps(schema))
+
+
+def test_an_array_of_pickled_objects_is_not_unpickled(path, tmp_path):
+    mark = tmp_path / "ran"
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([Evil(mark)], dtype=object), allow_pickle=True)
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "bad.skops", "w") as new:
+        for name in old.namelist():
+            content = buffer.getvalue() if name.endswith(".npy") else old.read(name)
+            new.writestr(name, content)
+    with pytest.raises(TableError, match="is damaged"):
+        load_model(tmp_path / "bad.skops")
+    assert not mark.exists()
+
+
+def test_truncated_anywhere(path, tmp_path, rng):
+    content = path.read_bytes()
+    for length in [0, 1, 100, *rng.integers(0, len(content) - 1, 30)]:
+        (tmp_path / "short.skops").write_bytes(content[: int(length)])
+        with pytest.raises(TableError):
+            load_model(tmp_path / "short.skops")
+
+
+def test_bits_flipped_anywhere(path, tmp_path, rng):
+    """Refused, or harmless (a flip in a name or a date of the archive)."""
+    content = path.read_bytes()
+    refused = 0
+    for place in rng.integers(0, len(content), 60):
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(rng.integers(8))
+        (tmp_path / "bits.skops").write_bytes(bytes(changed))
+        try:
+            load_model(tmp_path / "bits.skops")
+        except TableError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused > 30
+
+
+def test_another_format_version(path, tmp_path):
+    schema = json.loads(zipfile.ZipFile(path).read("schema.json"))
+    values = json.loads(json.loads(schema["content"]["values"]["content"]))
+    for change, message in (
+        ({"version": 99}, "has format 99, but this version"),
+        ({"format": "other"}, "no model of activehuber"),
+        ({"estimator": {}}, "is damaged"),
+        ({"features": None}, "is damaged"),
+    ):
+        text = json.dumps(json.dumps({**values, **change}))
+        schema["content"]["values"]["content"] = text
+        rewrite(path, tmp_path / "other.skops", schema)
+        with pytest.raises(TableError, match=message):
+            load_model(tmp_path / "other.skops")
+
+
+def test_foreign_skops_file(tmp_path):
+    skops.dump({"a": 1}, tmp_path / "m.skops")
+    with pytest.raises(TableError, match="no model"):
+        load_model(tmp_path / "m.skops")
+    with pytest.raises(TableError, match="no such file"):
+        load_model(tmp_path / "none.skops")
+    with pytest.raises(TableError, match="is a directory"):
+        load_model(tmp_path)
+
+
+def test_what_cannot_be_saved_says_so(found, rng):
+    model = HLRegressor(kernel=lambda x, z: float(x @ z)).fit(
+        rng.normal(size=(10, 2)), np.arange(10.0)
+    )
+    found.model.steps[-1] = ("estimator", model)
+    with pytest.raises(TableError, match="cannot hold"):
+        model_bytes(model_of(found))

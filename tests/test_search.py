@@ -1,0 +1,271 @@
+"""HLRegressorCV, HLClassifierCV, "loo" parameters and intervals."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from activehuber import HLClassifierCV, HLRegressor, HLRegressorCV, LabelledKFold, View
+
+
+# Some checks fit a dozen random labels: that more than a third of them go is right to say.
+@pytest.mark.filterwarnings("ignore:.*labels were removed:UserWarning")
+@parametrize_with_checks([HLRegressorCV(), HLClassifierCV()])
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def table(rng):
+    X = rng.normal(size=(140, 3))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=140)
+    y[:14] += rng.uniform(2.0, 5.0, 14)
+    y[120:] = np.nan
+    return X, y
+
+
+def test_no_parameter_is_needed(table):
+    X, y = table
+    model = HLRegressorCV().fit(X, y)
+    assert model.removed_[:14].all() and model.removed_.sum() <= 17
+    assert model.duality_gap_ < 1e-9 and model.kkt_residual_ < 1e-8
+    assert model.label_quality_[:14].max() < 0.5
+    truth = np.sin(2.0 * X[:, 0])
+    assert np.mean(np.abs(model.predict(X) - truth)) < 0.15
+    assert isinstance(model.best_estimator_, HLRegressor)
+    results = model.cv_results_
+    assert len(results["params"]) == len(results["mean_test_score"]) > 40
+    decided = results["stage"] == "decide"
+    assert model.best_score_ == results["mean_test_score"][decided].max()
+
+
+def test_the_best_parameters_make_the_best_estimator_again(table):
+    X, y = table
+    model = HLRegressorCV().fit(X, y)
+    again = HLRegressor(**model.best_params_).fit(X, y)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_relevance_names_the_feature_that_counts(table):
+    X, y = table
+    model = HLRegressorCV(relevance=True).fit(X, y)
+    assert model.relevance_.shape == (3,)
+    assert model.relevance_.sum() == pytest.approx(1.0)
+    assert model.relevance_[0] > 0.6
+    assert "relevance" in model.cv_results_["stage"]
+
+
+def test_standardising_inside_equals_a_pipeline(table):
+    X, y = table
+    scaled = X * np.array([1.0, 100.0, 0.01]) + 5.0
+    inside = HLRegressorCV(standardize=True).fit(scaled, y)
+    outside = make_pipeline(StandardScaler(), HLRegressorCV()).fit(scaled, y)
+    np.testing.assert_allclose(inside.predict(scaled), outside.predict(scaled), atol=1e-12)
+
+
+def test_given_candidates_are_the_only_ones(table):
+    X, y = table
+    model = HLRegressorCV(kernels=["rbf"], gammas=[0.2, 0.7], alphas=[1e-4, 1e-2]).fit(X, y)
+    assert model.best_params_["kernel"] == "rbf"
+    assert model.best_params_["gamma"] == pytest.approx(0.2) or model.best_params_[
+        "gamma"
+    ] == pytest.approx(0.7)
+    looked = model.cv_results_["stage"] == "look"
+    assert looked.sum() == 4
+    one = HLRegressorCV(kernels=["rbf"], gammas=[0.5], alphas=[1e-3], removals=[3.5]).fit(X, y)
+    plain = HLRegressor(gamma=0.5, alpha=1e-3).fit(X, y)
+    np.testing.assert_allclose(one.predict(X), plain.predict(X), atol=1e-10)
+
+
+def test_a_graph_is_chosen_where_it_is_the_only_choice(table):
+    X, y = table
+    model = HLRegressorCV(kernels=["rbf"], manifolds=[1e-3], removals=[3.5]).fit(X, y)
+    assert model.best_params_["manifold"] == 1e-3
+    assert model.best_estimator_.duality_gap_ < 1e-9
+    either = HLRegressorCV(kernels=["rbf"], manifolds=[0, 1e-3], removals=[3.5]).fit(X, y)
+    assert either.best_params_["manifold"] in (0.0, 1e-3)
+
+
+def test_views_get_widths_of_their_own(table):
+    X, y = table
+    views = [View([0], name="good"), View([1, 2], kernel="laplacian", name="noise")]
+    model = HLRegressorCV(views=views, relevance=True).fit(X, y)
+    assert [view.gamma for view in views] == ["scale", "scale"]  # the caller's are untouched
+    assert len(model.best_params_["views"]) == 2
+    assert model.best_estimator_.dual_coef_.shape == (140, 2)
+
+
+@pytest.mark.parametrize("cv", [3, KFold(3), LabelledKFold(3)])
+def test_splitters(cv, table):
+    X, y = table
+    model = HLRegressorCV(cv=cv, kernels=["rbf"], gammas=[0.01, 0.5], alphas=[1e-3]).fit(X, y)
+    assert model.best_params_["gamma"] == 0.5
+
+
+def test_scorers_see_leave_one_out_predictions(table):
+    X, y = table
+    model = HLRegressorCV(
+        scoring="neg_median_absolute_error", kernels=["rbf"], gammas=[0.5], alphas=[1e-3, 1e-1]
+    ).fit(X, y)
+    given = ~np.isnan(y)
+    best = HLRegressor(gamma=0.5, alpha=model.best_params_["alpha"]).fit(X, y)
+    errors = np.abs(best.loo_residuals_[given])
+    assert -np.median(errors) == pytest.approx(model.cv_results_["mean_test_score"].max())
+
+
+def test_frames_and_pipelines(table):
+    X, y = table
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = HLRegressorCV().fit(frame, y)
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    np.testing.assert_allclose(model.predict(frame), HLRegressorCV().fit(X, y).predict(X))
+    labelled = ~np.isnan(y)
+    scores = cross_val_score(HLRegressorCV(), X[labelled][14:], y[labelled][14:], cv=3)
+    assert scores.min() > 0.5
+
+
+def test_loo_parameters_are_the_same_machinery(table):
+    X, y = table
+    model = HLRegressor(kernel="rbf", alpha="loo", gamma="loo").fit(X, y)
+    search = HLRegressorCV(kernels=["rbf"], removals=[3.5]).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), search.predict(X), atol=1e-12)
+    assert model.alpha_ == pytest.approx(search.best_params_["alpha"])
+    fixed = HLRegressor(alpha="loo", gamma=0.4).fit(X, y)
+    assert fixed.gamma_ == 0.4 and fixed.alpha == "loo"
+    assert clone(model).alpha == "loo"
+
+
+BAD = [
+    ({"kernels": "rbf"}, ValueError, "kernels"),
+    ({"kernels": []}, ValueError, "kernels"),
+    ({"kernels": ["wide"]}, ValueError, "kernel"),
+    ({"gammas": []}, ValueError, "gammas"),
+    ({"gammas": [-1.0]}, ValueError, "gammas"),
+    ({"alphas": ["a"]}, TypeError, "alphas"),
+    ({"manifolds": [-1]}, ValueError, "manifolds"),
+    ({"manifolds": []}, ValueError, "manifolds"),
+    ({"removals": []}, ValueError, "removals"),
+    ({"removals": [0.0]}, ValueError, "removals"),
+    ({"relevance": "yes"}, TypeError, "relevance"),
+    ({"relevance": True, "gammas": [0.1]}, ValueError, "relevance"),
+    ({"scoring": "nonsense"}, ValueError, "nonsense"),
+]
+
+
+@pytest.mark.parametrize(("params", "error", "words"), BAD)
+def test_bad_parameters(params, error, words, table):
+    X, y = table
+    with pytest.raises(error, match=words):
+        HLRegressorCV(**params).fit(X, y)
+
+
+def test_loo_is_refused_where_it_means_nothing(table):
+    X, y = table
+    with pytest.raises(ValueError, match="gamma"):
+        HLRegressor(kernel="linear", gamma="loo").fit(X, y)
+    with pytest.raises(ValueError, match="one target"):
+        HLRegressor(alpha="loo").fit(X, np.stack([y, y], axis=1))
+    with pytest.raises(ValueError, match="one target"):
+        HLRegressorCV().fit(X, np.stack([y, y], axis=1))
+
+
+@pytest.mark.parametrize(
+    ("n", "d"), [(3, 1), (5, 2), (9, 1), (9, 30), (30, 60)], ids=lambda v: str(v)
+)
+def test_few_labels_and_many_features(n, d, rng):
+    X = rng.normal(size=(n, d))
+    y = X[:, 0] + 0.01 * rng.normal(size=n)
+    for relevance in (False, True):
+        model = HLRegressorCV(relevance=relevance).fit(X, y)
+        assert np.all(np.isfinite(model.predict(X)))
+
+
+def test_degenerate_tables(rng):
+    X = rng.normal(size=(30, 3))
+    X[:, 1] = 4.0
+    y = X[:, 0].copy()
+    assert np.all(np.isfinite(HLRegressorCV(relevance=True).fit(X, y).predict(X)))
+    constant = HLRegressorCV().fit(X, np.full(30, 7.0))
+    np.testing.assert_allclose(constant.predict(X), 7.0)
+    with pytest.raises(ValueError, match="at least 3 labels"):
+        HLRegressorCV().fit(X, np.where(np.arange(30) < 2, 1.0, np.nan))
+
+
+# --- classes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("relevance", [False, True])
+def test_classes(n_classes, relevance, rng):
+    X = rng.normal(size=(150, 3))
+    y = np.digitize(X[:, 0], np.quantile(X[:, 0], np.arange(1, n_classes) / n_classes))
+    names = np.array(["a", "b", "c"], dtype=object)[y]
+    names[140:] = None
+    model = HLClassifierCV(relevance=relevance).fit(X, names)
+    assert model.score(X, np.array(["a", "b", "c"], dtype=object)[y]) > 0.93
+    assert model.predict_proba(X).shape == (150, n_classes)
+    assert list(model.classes_) == ["a", "b", "c"][:n_classes]
+    if relevance:
+        assert model.relevance_[0] > 1.2 * max(model.relevance_[1:])
+
+
+def test_classes_by_splits(rng):
+    X = rng.normal(size=(90, 2))
+    y = (X[:, 0] > 0).astype(int)
+    model = HLClassifierCV(cv=3, kernels=["rbf"], gammas=[1e-3, 0.5], alphas=[1e-3]).fit(X, y)
+    assert model.best_score_ > 0.85
+    with pytest.raises(ValueError, match="cv"):
+        HLClassifierCV(scoring="accuracy").fit(X, y)
+
+
+# --- intervals --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", ["constant", "local"])
+def test_intervals_hold_what_they_promise(scale):
+    inside = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(900, 2))
+        y = np.sin(2.0 * X[:, 0]) + 0.2 * rng.normal(size=900)
+        y[:15] += 5.0
+        model = HLRegressor(gamma=0.5, alpha=1e-4).fit(X[:200], y[:200])
+        ends = model.predict_interval(X[200:], coverage=0.9, scale=scale)
+        inside.append(np.mean((ends[:, 0] <= y[200:]) & (y[200:] <= ends[:, 1])))
+    assert 0.87 < np.mean(inside) < 0.93
+
+
+def test_local_intervals_widen_as_the_bordered_system_says(rng):
+    X, Z = rng.normal(size=(30, 2)), rng.normal(size=(7, 2))
+    y = X[:, 0] + 0.1 * rng.normal(size=30)
+    model = HLRegressor(gamma=0.5, alpha=1e-3, threshold=np.inf).fit(X, y)
+    mu = 2 * 30 * 1e-3
+    ones = np.ones((30, 1))
+    A = rbf_kernel(X, gamma=0.5) + mu * np.eye(30)
+    B = np.block([[A, ones], [ones.T, np.zeros((1, 1))]])
+    k = np.vstack([rbf_kernel(X, Z, gamma=0.5), np.ones((1, 7))])
+    q = 1.0 - np.einsum("ij,ij->j", k, np.linalg.solve(B, k))
+    ends = model.predict_interval(Z, scale="local")
+    widths = ends[:, 1] - ends[:, 0]
+    expected = np.sqrt(1.0 + q / mu)
+    np.testing.assert_allclose(widths / widths[0], expected / expected[0], rtol=1e-9)
+
+
+def test_intervals_of_several_targets_and_bad_coverage(rng):
+    X = rng.normal(size=(50, 2))
+    Y = np.stack([X[:, 0], 10.0 * X[:, 1]], axis=1) + 0.1 * rng.normal(size=(50, 2))
+    model = HLRegressor().fit(X, Y)
+    ends = model.predict_interval(X)
+    assert ends.shape == (50, 2, 2)
+    alone = HLRegressor().fit(X, Y[:, 1]).predict_interval(X)
+    np.testing.assert_allclose(ends[:, :, 1], alone, atol=1e-8)
+    for coverage in (0.0, 1.0, 1.5):
+        with pytest.raises(ValueError, match="coverage"):
+            model.predict_interval(X, coverage=coverage)
+    with pytest.raises(ValueError, match="local"):
+        HLRegressor(manifold=1e-3).fit(X, Y).predict_interval(X, scale="local")

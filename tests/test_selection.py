@@ -1,0 +1,191 @@
+"""Leave-one-out in closed form, its gradient, and what the search makes of them."""
+
+import numpy as np
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+
+from activehuber import HLRegressor, selection
+from activehuber.kernels import Kernel
+from activehuber.selection import Family, Labels, Mode, Part, Plan, Point
+from tests import oracles
+
+
+def family(name, X, gamma=0.3, share=1.0):
+    part = Part(Kernel(name, gamma), X, share, np.zeros(X.shape[1], dtype=int))
+    return Family(name, (part,), 1)
+
+
+def labels(y, weights=None, fit_intercept=True):
+    weights = np.ones(len(y)) if weights is None else weights
+    return Labels(y, weights, np.zeros(len(y), dtype=bool), fit_intercept)
+
+
+def wiggly(rng, n=60, d=3):
+    X = rng.normal(size=(n, d))
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=n)
+
+
+# --- closed form against refits ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_least_squares_errors_equal_refits(kernel, fit_intercept, rng):
+    X, y = wiggly(rng, 25)
+    ridge = 0.05
+    Q = oracles.gram(kernel, X, gamma=0.3)
+    found = selection.least_squares_errors(Q.copy(), labels(y, None, fit_intercept), ridge)
+    for i in range(len(y)):
+        others = np.arange(len(y)) != i
+        A = Q[np.ix_(others, others)] + ridge * np.eye(len(y) - 1)
+        if fit_intercept:
+            ones = np.ones((len(y) - 1, 1))
+            A = np.block([[A, ones], [ones.T, np.zeros((1, 1))]])
+            v = np.linalg.solve(A, np.append(y[others], 0.0))
+            predicted = Q[i, others] @ v[:-1] + v[-1]
+        else:
+            predicted = Q[i, others] @ np.linalg.solve(A, y[others])
+        assert found[i] == pytest.approx(y[i] - predicted, abs=1e-8)
+
+
+def test_a_weight_of_two_leaves_one_of_two_equal_labels_out(rng):
+    X, y = wiggly(rng, 20)
+    weights = np.where(np.arange(20) < 5, 2.0, 1.0)
+    twice = np.repeat(np.arange(20), weights.astype(int))
+    Q = oracles.gram("rbf", X, gamma=0.3)
+    found = selection.least_squares_errors(Q.copy(), labels(y, weights), 0.1)
+    repeated = selection.least_squares_errors(Q[np.ix_(twice, twice)], labels(y[twice]), 0.1)
+    np.testing.assert_allclose(found[twice], repeated, rtol=1e-8)
+
+
+@pytest.mark.parametrize("threshold", [0.4, np.inf, "adaptive"])
+def test_leave_one_out_of_a_fit_equals_refits_where_the_pattern_stays(threshold, rng):
+    X, y = wiggly(rng, 60)
+    y[:4] += 2.0
+    alpha = 1e-3
+    model = HLRegressor(gamma=0.3, alpha=alpha, threshold=threshold).fit(X, y)
+    xi = threshold if threshold == 0.4 else np.inf
+    used = np.flatnonzero(~model.removed_)
+    X, y = X[used], y[used]
+    n = len(y)
+    free = np.abs(model.residuals_[used]) <= model.threshold_ * (1.0 + 1e-12)
+    exact = model.loo_refit(used)
+    same, errors = 0, []
+    for i in range(n):
+        others = np.arange(n) != i
+        refit = HLRegressor(gamma=0.3, alpha=alpha * n / (n - 1), threshold=xi)
+        refit.fit(X[others], y[others])
+        still = np.abs(refit.residuals_) <= refit.threshold_ * (1.0 + 1e-12)
+        missed = y[i] - refit.predict(X[i : i + 1])[0]
+        assert exact[i] == pytest.approx(missed, abs=1e-8)
+        errors.append(abs(missed - model.loo_residuals_[used[i]]))
+        if np.array_equal(still, free[others]):
+            same += 1
+            assert errors[-1] < 1e-8
+    elsewhere = max([e for e in errors if e >= 1e-8], default=0.0)
+    print(f"pattern unchanged for {same} of {n}; largest error elsewhere {elsewhere:.2e}")
+    assert same > 0.4 * n
+
+
+# --- the gradient -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_slopes_equal_finite_differences(kernel, many, columns, fit_intercept, rng):
+    X, y = wiggly(rng, 40)
+    Y = y if columns == 1 else np.sign(rng.normal(size=(40, columns)))
+    given = labels(Y, rng.integers(1, 4, 40).astype(float), fit_intercept)
+    members = family(kernel, X)
+    members = members.one_width_each() if many else members
+    z = np.append(0.3 * rng.normal(size=members.n_widths), -2.0)
+
+    def level(at):
+        return selection.criterion(members, given, at[:-1], at[-1], 0.1)[0]
+
+    _, slopes, slope = selection.criterion(members, given, z[:-1], z[-1], 0.1)
+    steps = 1e-5 * np.eye(len(z))
+    expected = [(level(z + step) - level(z - step)) / 2e-5 for step in steps]
+    np.testing.assert_allclose(np.append(slopes, slope), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_slopes_of_views(rng):
+    X, y = wiggly(rng, 30, 4)
+    parts = (
+        Part(Kernel("rbf", 0.5), X[:, :2].copy(), 0.25, np.zeros(2, dtype=int)),
+        Part(Kernel("laplacian", 0.2), X[:, 2:].copy(), 0.25, np.zeros(2, dtype=int)),
+        Part(Kernel("linear"), X.copy(), 0.25, np.full(4, -1)),
+    )
+    members = Family("views", parts, 1).one_width_each()
+    assert members.n_widths == 2
+    z = np.array([0.2, -0.3, -2.0])
+
+    def level(at):
+        return selection.criterion(members, labels(y), at[:-1], at[-1], 0.1)[0]
+
+    _, slopes, slope = selection.criterion(members, labels(y), z[:-1], z[-1], 0.1)
+    expected = [(level(z + s) - level(z - s)) / 2e-5 for s in 1e-5 * np.eye(3)]
+    np.testing.assert_allclose(np.append(slopes, slope), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_improving_lowers_the_criterion_and_finds_what_matters(rng):
+    X, y = wiggly(rng, 120)
+    start = Point(family("rbf", X), np.zeros(1), np.log(0.1)).with_one_width_each()
+    everyone = np.ones(len(y), dtype=bool)
+    end = selection.improve(start, labels(y), everyone, 40)
+
+    def level(point):
+        return selection.criterion(point.family, labels(y), point.theta, point.log_ridge, 0.03)[
+            0
+        ]
+
+    assert level(end) < level(start) - 0.1
+    widths = end.family.parts[0].widths(end.theta)
+    assert widths[0] > 5.0 * max(widths[1:])
+
+
+# --- the search -------------------------------------------------------------------------
+
+
+def test_held_out_errors_are_those_of_plain_fits(rng):
+    X, y = wiggly(rng, 40)
+    folds = selection.folds_of(40, 0)
+    Q = oracles.gram("rbf", X, gamma=0.3)
+    found = selection.held_out_errors(Q, labels(y, None, False), 0.4, Mode(None), folds)
+    for train, test in folds:
+        ridge = KernelRidge(kernel="rbf", gamma=0.3, alpha=0.4 * len(train) / 40)
+        expected = y[test] - ridge.fit(X[train], y[train]).predict(X[test])
+        np.testing.assert_allclose(found[test], expected, atol=1e-9)
+    assert sorted(np.concatenate([test for _, test in folds])) == list(range(40))
+
+
+def test_wrong_labels_do_not_steer_the_choice(rng):
+    X, y = wiggly(rng, 150)
+    dirty = y.copy()
+    dirty[:30] += rng.uniform(3.0, 8.0, 30)
+    plan = Plan((-2.0, 0.0, 1.0), (-6.0, -3.0, 0.0))
+    ends = [selection.search([family("rbf", X)], labels(v), plan) for v in (y, dirty)]
+    clean, spoilt = (end.point for end in ends)
+    assert abs(clean.theta[0] - spoilt.theta[0]) < 1.0
+    assert ends[1].mode.removal == 3.5
+
+
+def test_a_sum_of_two_points_is_half_of_each(rng):
+    X, _ = wiggly(rng, 15)
+    left = Point(family("rbf", X), np.array([0.3]), -1.0)
+    right = Point(family("laplacian", X), np.array([-0.2]), -3.0).with_one_width_each()
+    both = selection.sum_of(left, right)
+    np.testing.assert_allclose(both.gram(), 0.5 * (left.gram() + right.gram()), atol=1e-14)
+    assert both.log_ridge == -2.0
+
+
+def test_bounded_scores_cannot_be_moved_by_one_label():
+    errors, weights = np.full(100, 0.1), np.ones(100)
+    far = errors.copy()
+    far[0] = 1e9
+    limit = selection.common_bound([errors, far], weights)
+    change = selection.bounded_mean(far, weights, limit)
+    change -= selection.bounded_mean(errors, weights, limit)
+    assert 0.0 < change <= limit / 100
