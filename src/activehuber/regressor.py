@@ -375,7 +375,11 @@ class HLRegressor(RegressorMixin, ViewParameters):
         ndarray of shape (n_rows, 2) or (n_rows, 2, n_targets)
             Lower and upper ends.
         """
-        check_is_fitted(self)
+        residuals = np.reshape(self.loo_residuals_, (len(self._labels_fit[0]), -1))
+        return self._interval(X, coverage, scale, residuals)
+
+    def _interval(self, X: Any, coverage: Any, scale: Any, residuals: Matrix) -> np.ndarray:
+        """The interval from errors of the training labels, shape (n, q), NaN for none."""
         check.check_number("coverage", coverage, above=0.0)
         if coverage >= 1.0:
             raise ValueError(f"coverage must be below 1, got {coverage!r}")
@@ -384,17 +388,14 @@ class HLRegressor(RegressorMixin, ViewParameters):
         centre = self._parts(X).sum(axis=1) + self.intercept_
         centre = centre.reshape(len(X), -1)
         ends = []
-        for index, (fitted, evidence) in enumerate(
-            zip(self._fitted, self._label_evidence(), strict=True)
-        ):
-            used = ~np.isnan(evidence.loo_residuals) & ~fitted.removed
-            errors, weights = evidence.loo_residuals[used], self._labels_fit[1][used]
-            half: float | Vector
+        for index, evidence in enumerate(self._label_evidence()):
+            used = ~np.isnan(residuals[:, index]) & ~self._fitted[index].removed
+            errors, weights = residuals[used, index], self._labels_fit[1][used]
             if scale == "local":
                 errors = errors / evidence.loo_inflation[used]
-                half = self._inflation(index, X) * half_width(errors, weights, coverage)
-            else:
-                half = half_width(errors, weights, coverage)
+            half: float | Vector = half_width(errors, weights, coverage)
+            if scale == "local":
+                half = half * self._inflation(index, X)
             ends.append(np.stack([centre[:, index] - half, centre[:, index] + half], axis=1))
         return self._of_targets(ends)
 

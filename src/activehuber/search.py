@@ -355,6 +355,8 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         `mean_test_score`, `rank_test_score`. Scores compare within a stage.
     relevance_ : ndarray of shape (n_features,), or a list of them with views
         γ_j times the spread of feature j (its variance for "rbf"), summing to one.
+    held_out_residuals_ : ndarray of shape (n_samples,)
+        y − prediction on the folds of the last decision; NaN for labels that took no part.
     scaler_ : StandardScaler or None
     n_features_in_ : int
 
@@ -436,6 +438,7 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         draft = copy.copy(self)
         _check_removals(self.removals)
         y = _one_target(y)
+        draft.held_out_residuals_ = np.full(len(y), np.nan)
         seen = draft._search(X, y, y, sample_weight, trusted)
         draft.best_estimator_ = draft._estimator(draft.best_params_)
         draft.best_estimator_.fit(seen, y, sample_weight, trusted)
@@ -444,7 +447,11 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         return self
 
     def predict_interval(self, X, coverage=0.9, *, scale="constant"):
-        """Intervals of the best estimator; see `HLRegressor.predict_interval`.
+        """Intervals that hold a new label with the given probability.
+
+        As `HLRegressor.predict_interval`, but from `held_out_residuals_` where there are any:
+        the parameters were chosen to make leave-one-out residuals small, so those would
+        promise too much. Removed labels do not enter.
 
         Parameters
         ----------
@@ -456,8 +463,11 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         -------
         ndarray of shape (n_rows, 2)
         """
-        seen = self._scaled(X)
-        return self.best_estimator_.predict_interval(seen, coverage, scale=scale)
+        seen, model = self._scaled(X), self.best_estimator_
+        residuals = self.held_out_residuals_
+        if np.all(np.isnan(residuals)):
+            residuals = model.loo_residuals_
+        return model._interval(seen, coverage, scale, residuals[:, None])
 
     def threshold_path(self, *, min_threshold=None, max_events=None):
         """The path of the best estimator; see `HLRegressor.threshold_path`.
@@ -485,6 +495,7 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         choice = choose(settings, data, self.manifolds, plan)
         self._record(choice, total)
         self.best_score_ = choice.score
+        self.held_out_residuals_[data.labelled[:, 0]] = choice.held_out
         return self._parameters_at(choice.point, total) | _mode(choice.mode)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:

@@ -81,6 +81,8 @@ BOUND = 3.0
 # ε of the criterion, in robust standard deviations of the labels.
 SMOOTHING = 0.03
 FOLDS = 5
+# Labels beyond so many scales are not asked how wide an interval has to be.
+FAR_OUT = 5.0
 # Newton steps of one solve at most.
 MOST_STEPS = 200
 
@@ -529,12 +531,15 @@ class Choice:
     score : float
         Minus the bounded mean absolute error of the last decision.
     trials : list of Trial
+    held_out : ndarray of shape (l,)
+        Errors on the folds of the last decision; NaN for labels that took no part in it.
     """
 
     point: Point
     mode: Mode
     score: float
     trials: list[Trial]
+    held_out: Vector
 
 
 @dataclass(frozen=True)
@@ -673,7 +678,8 @@ def search_classes(families: Sequence[Family], labels: Labels, plan: Plan) -> Ch
     if not ends:
         raise ValueError(UNFIT)
     best = max(ends, key=lambda trial: trial.score)
-    return Choice(best.point, best.mode, best.score, trials + ends)
+    nothing = np.full(len(labels), np.nan)
+    return Choice(best.point, best.mode, best.score, trials + ends, nothing)
 
 
 def _brier(Q: Matrix, labels: Labels, ridge: float) -> float | None:
@@ -808,8 +814,24 @@ def _decide(ends: Sequence[Point], labels: Labels, plan: Plan, trials: list[Tria
         decided.append(Trial(point, "decide", mode, -score))
     trials += decided
     plan.report(f"decided between {len(decided)} candidates on {len(folds)} folds")
-    best = max(decided, key=lambda trial: trial.score)
-    return Choice(best.point, best.mode, best.score, trials)
+    place = int(np.argmax([trial.score for trial in decided]))
+    best, held_out = decided[place], np.full(len(labels), np.nan)
+    held_out[rows] = _of_good_labels(seen[place][2], best, some, rows)
+    return Choice(best.point, best.mode, best.score, trials, held_out)
+
+
+def _of_good_labels(errors: Vector, best: Trial, labels: Labels, rows: np.ndarray) -> Vector:
+    """Held-out errors with NaN for labels far out, which were bound but not dropped.
+
+    They grow by √((l + p)/(l − p)) for the p numbers that were fitted to all labels.
+    """
+    tuned = min(len(best.point.theta) + 1, 0.5 * len(labels))
+    errors = errors * np.sqrt((len(labels) + tuned) / (len(labels) - tuned))
+    if best.mode.removal is None:
+        verdict = judge(best.point.gram(rows), labels, best.point.ridge, Mode(FAR_OUT))
+        if verdict is not None:
+            errors[~verdict.kept] = np.nan
+    return errors
 
 
 def _handicap(point: Point) -> float:
