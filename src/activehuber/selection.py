@@ -55,9 +55,12 @@ RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 # Where the later moves may go.
 WIDTH_RANGE = (1e-4, 1e3)
 RIDGE_RANGE = (1e-5, 30.0)
-# Rows that the first look, and the later moves, are made on.
-LOOK_ROWS = 400
-MOVE_ROWS = 1000
+# Rows that each part of the search is made on: the ridge m does not depend on their number,
+# and widths hardly do, while the time grows with its cube. Many widths need more labels.
+LOOK_ROWS = 300
+MOVE_ROWS = 500
+RELEVANCE_ROWS = 1000
+DECIDE_ROWS = 600
 # A kernel whose best score is worse than this share of the best one's is left behind.
 HOPELESS = 1.25
 # Steps of L-BFGS for one width, and for one a feature.
@@ -750,19 +753,21 @@ def grid(
 def _move(
     start: Point, labels: Labels, plan: Plan, mode: Mode, trials: list[Trial]
 ) -> list[Point]:
-    """From the best point of the grid to better ones; each kept only if it scores better."""
-    rows = _subset(len(labels), MOVE_ROWS, plan.random_state + 1)
+    """From the best point of the grid to better ones; each kept only if it scores better.
+
+    Returns the last point with one width, and the last with many if there is one.
+    """
+    at_most = RELEVANCE_ROWS if plan.relevance else MOVE_ROWS
+    rows = _subset(len(labels), at_most, plan.random_state + 1)
     some = labels.take(rows)
     verdict = judge(start.gram(rows), some, start.ridge, mode)
     if verdict is None or start.family.reduce is not None:
         return [start]
     bound = common_bound([verdict.errors], some.weights)
     level = bounded_mean(verdict.errors, some.weights, bound)
-    ends = {"look": start}
+    ends = {"move": start}
     for stage, steps in _stages(start, plan):
-        here = list(ends.values())[-1]
-        if stage == "relevance" and "relevance" not in ends:
-            here = here.with_one_width_each()
+        here = ends.get(stage) or ends["move"].with_one_width_each()
         small = replace(here, family=here.family.take(rows))
         there = improve(small, some, verdict.kept, steps, move_ridge=plan.move_ridge)
         found = None if there is small else judge(there.gram(), some, there.ridge, mode)
@@ -788,7 +793,7 @@ def _stages(start: Point, plan: Plan) -> list[tuple[str, int]]:
 
 def _decide(ends: Sequence[Point], labels: Labels, plan: Plan, trials: list[Trial]) -> Choice:
     """Among the ends of all moves and all modes, by held-out folds."""
-    rows = _subset(len(labels), MOVE_ROWS, plan.random_state + 2)
+    rows = _subset(len(labels), DECIDE_ROWS, plan.random_state + 2)
     some = labels.take(rows)
     folds = folds_of(len(some), plan.random_state)
     seen: list[tuple[Point, Mode, Vector]] = []
