@@ -36,6 +36,7 @@ from sklearn.metrics.pairwise import laplacian_kernel
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
+from threadpoolctl import threadpool_limits
 
 from activehuber import HLRegressorCV
 from benchmarks.protocol import UCI, Split, corrupted_split, uci
@@ -169,7 +170,7 @@ def errors_of(task: tuple[str, str, int]) -> dict[str, float]:
 
 def accuracy(seeds: tuple[int, ...]) -> None:
     tasks = [(n, c, s) for c in CONDITIONS for n in UCI for s in seeds]
-    with ProcessPoolExecutor(2) as pool:
+    with ProcessPoolExecutor(2, initializer=threadpool_limits, initargs=(1,)) as pool:
         found = dict(zip(tasks, pool.map(errors_of, tasks), strict=True))
     print(
         f"\nMAE on test rows, mean over seeds {seeds}; the best peer of each line is starred\n"
@@ -227,7 +228,7 @@ def intervals(seeds: tuple[int, ...]) -> None:
     ):
         for name in UCI:
             tasks = [(name, condition, seed) for seed in seeds]
-            with ProcessPoolExecutor(2) as pool:
+            with ProcessPoolExecutor(2, initializer=threadpool_limits, initargs=(1,)) as pool:
                 rows = list(pool.map(interval_of, tasks))
             inside, width, other = (float(np.mean([row[i] for row in rows])) for i in range(3))
             print(
@@ -296,10 +297,10 @@ def relevance_time(n: int = 1000) -> None:
 
 
 PARTS = {
-    "accuracy": lambda seeds: accuracy(seeds),
-    "intervals": lambda seeds: intervals(seeds),
     "speed": lambda seeds: speed(),
     "relevance": lambda seeds: relevance_time(),
+    "accuracy": lambda seeds: accuracy(seeds),
+    "intervals": lambda seeds: intervals(seeds),
 }
 
 

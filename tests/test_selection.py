@@ -181,11 +181,13 @@ def test_a_sum_of_two_points_is_half_of_each(rng):
     assert both.log_ridge == -2.0
 
 
-def test_bounded_scores_cannot_be_moved_by_one_label():
+def test_no_label_can_move_a_score_far():
     errors, weights = np.full(100, 0.1), np.ones(100)
     far = errors.copy()
     far[0] = 1e9
-    limit = selection.common_bound([errors, far], weights)
-    change = selection.bounded_mean(far, weights, limit)
-    change -= selection.bounded_mean(errors, weights, limit)
-    assert 0.0 < change <= limit / 100
+    scale = selection.common_scale([errors, far], weights)
+    assert scale == pytest.approx(0.14826, abs=1e-5)
+    change = selection.robust_loss(far, weights, scale)
+    change -= selection.robust_loss(errors, weights, scale)
+    assert 0.0 < change < np.log1p(selection.FARTHEST**2) / 100
+    assert selection.common_scale([np.zeros(3)], np.ones(3)) == 1.0

@@ -325,8 +325,9 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         None is the search above, in closed form. Otherwise the grid alone is tried, each point
         fitted on every training part; unlabelled rows are in all of them.
     scoring : "robust", str or callable, default="robust"
-        "robust" is minus the mean absolute error with errors bounded at three robust standard
-        deviations of the best ones, so that wrong labels cannot steer the choice. A scorer
+        "robust" is minus the mean of log(1 + (e/s)²), s the smallest robust standard
+        deviation among the candidates and |e| held within 60 s, so that wrong labels cannot
+        steer the choice. A scorer
         gets leave-one-out predictions (cv=None) or those of the test parts; the grid alone is
         tried.
     relevance : bool, default=False
@@ -529,8 +530,8 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
             return np.array([np.mean(run) for run in runs])
         errors = [np.concatenate([part for part, _ in run]) for run in runs]
         weights = np.concatenate([part for _, part in runs[0]])
-        bound = selection.common_bound(errors, weights)
-        return -np.array([selection.bounded_mean(e, weights, bound) for e in errors])
+        scale = selection.common_scale(errors, weights)
+        return -np.array([selection.robust_loss(e, weights, scale) for e in errors])
 
 
 class HLClassifierCV(ClassifierMixin, _SearchCV):

@@ -69,10 +69,9 @@ STEPS_MANY = 40
 # A Gaussian prior on log widths around their mean, in units of one label's log-likelihood:
 # many widths overfit few labels otherwise.
 WIDTH_PRIOR = 1.0
-# More freedom must pay for itself: scores of points with one width a feature, and of sums of
-# two kernels, are made worse by these shares before they are compared.
+# More freedom must pay for itself: losses of points with one width a feature are made larger
+# by this share before they are compared.
 HANDICAP_WIDTHS = 0.04
-HANDICAP_SUM = 0.02
 # Labels that are bound rather than dropped are bound at this many robust standard deviations:
 # nearly the least absolute deviations; and their pull ξ/m is one of these, in robust standard
 # deviations of the labels.
@@ -80,7 +79,7 @@ BIND_AT = 0.2
 LEAST_BOUND_RIDGE = 1e-6
 PULLS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 # Errors count up to so many robust standard deviations of the best errors seen.
-BOUND = 3.0
+FARTHEST = 60.0
 # ε of the criterion, in robust standard deviations of the labels.
 SMOOTHING = 0.03
 FOLDS = 5
@@ -497,16 +496,20 @@ def robust_scale(errors: Vector, weights: Vector) -> float:
     return thresholds.MAD_TO_SIGMA * thresholds.weighted_median(np.abs(errors), weights)
 
 
-def bounded_mean(errors: Vector, weights: Vector, bound: float) -> float:
-    """Mean of min(|e|, bound): no label can count for more than the bound."""
-    return float(np.average(np.minimum(np.abs(errors), bound), weights=weights))
+def robust_loss(errors: Vector, weights: Vector, scale: float) -> float:
+    """Mean of log(1 + (e/scale)²), |e| held within FARTHEST scales.
+
+    Near zero it counts squares, far out only logarithms, and no label can count for more than
+    a constant: wrong labels cannot steer a choice, and hard but right ones still count.
+    """
+    sizes = np.minimum(np.abs(errors) / scale, FARTHEST)
+    return float(np.average(np.log1p(sizes**2), weights=weights))
 
 
-def common_bound(several: Sequence[Vector], weights: Vector) -> float:
-    """The bound on errors, from the smallest scale among several sets of them."""
+def common_scale(several: Sequence[Vector], weights: Vector) -> float:
+    """The smallest positive robust scale among several sets of errors; 1 if there is none."""
     scales = [robust_scale(errors, weights) for errors in several]
-    positive = [scale for scale in scales if scale > 0.0]
-    return BOUND * min(positive) if positive else np.inf
+    return min((scale for scale in scales if scale > 0.0), default=1.0)
 
 
 # --- the search -------------------------------------------------------------------------
@@ -532,7 +535,7 @@ class Choice:
         On all labelled rows.
     mode : Mode
     score : float
-        Minus the bounded mean absolute error of the last decision.
+        Minus the robust loss of the last decision.
     trials : list of Trial
     held_out : ndarray of shape (l,)
         Errors on the folds of the last decision; NaN for labels that took no part in it.
@@ -727,9 +730,9 @@ def _look(families: Sequence[Family], labels: Labels, plan: Plan, mode: Mode) ->
     if not seen:
         raise ValueError(UNFIT)
     plan.report(f"looked at {len(seen)} points on {len(rows)} labels")
-    bound = common_bound([errors for _, errors in seen], some.weights)
+    scale = common_scale([errors for _, errors in seen], some.weights)
     return [
-        Trial(point, "look", mode, -bounded_mean(errors, some.weights, bound))
+        Trial(point, "look", mode, -robust_loss(errors, some.weights, scale))
         for point, errors in seen
     ]
 
@@ -763,8 +766,8 @@ def _move(
     verdict = judge(start.gram(rows), some, start.ridge, mode)
     if verdict is None or start.family.reduce is not None:
         return [start]
-    bound = common_bound([verdict.errors], some.weights)
-    level = bounded_mean(verdict.errors, some.weights, bound)
+    scale = common_scale([verdict.errors], some.weights)
+    level = robust_loss(verdict.errors, some.weights, scale)
     ends = {"move": start}
     for stage, steps in _stages(start, plan):
         here = ends.get(stage) or ends["move"].with_one_width_each()
@@ -773,7 +776,7 @@ def _move(
         found = None if there is small else judge(there.gram(), some, there.ridge, mode)
         if found is None:
             continue
-        score = bounded_mean(found.errors, some.weights, bound)
+        score = robust_loss(found.errors, some.weights, scale)
         moved = replace(there, family=here.family)
         trials.append(Trial(moved, stage, mode, -score))
         if score < level:
@@ -812,10 +815,10 @@ def _decide(ends: Sequence[Point], labels: Labels, plan: Plan, trials: list[Tria
                 seen.append((here, mode, errors))
     if not seen:
         raise ValueError(UNFIT)
-    limit = common_bound([errors for *_, errors in seen], some.weights)
+    scale = common_scale([errors for *_, errors in seen], some.weights)
     decided = []
     for point, mode, errors in seen:
-        score = bounded_mean(errors, some.weights, limit) * _handicap(point)
+        score = robust_loss(errors, some.weights, scale) * _handicap(point)
         decided.append(Trial(point, "decide", mode, -score))
     trials += decided
     plan.report(f"decided between {len(decided)} candidates on {len(folds)} folds")
@@ -840,9 +843,9 @@ def _of_good_labels(errors: Vector, best: Trial, labels: Labels, rows: np.ndarra
 
 
 def _handicap(point: Point) -> float:
-    several = len(point.family.parts) > 1 and "+" in point.family.name
-    many = len(point.theta) > (len(point.family.parts) if several else 1)
-    return (1.0 + HANDICAP_WIDTHS * many) * (1.0 + HANDICAP_SUM * several)
+    """By how much the loss grows for freedom that fits chance."""
+    shared = all(np.all(part.place == part.place[0]) for part in point.family.parts)
+    return 1.0 if shared else 1.0 + HANDICAP_WIDTHS
 
 
 def _best_bound(
@@ -867,8 +870,8 @@ def _best_bound(
                 seen.append((candidate, verdict.errors))
     if not seen:
         return None
-    limit = common_bound([errors for _, errors in seen], labels.weights)
-    best = min(seen, key=lambda pair: bounded_mean(pair[1], labels.weights, limit))
+    scale = common_scale([errors for _, errors in seen], labels.weights)
+    best = min(seen, key=lambda pair: robust_loss(pair[1], labels.weights, scale))
     return best[0], mode
 
 
