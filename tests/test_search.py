@@ -269,3 +269,32 @@ def test_intervals_of_several_targets_and_bad_coverage(rng):
             model.predict_interval(X, coverage=coverage)
     with pytest.raises(ValueError, match="local"):
         HLRegressor(manifold=1e-3).fit(X, Y).predict_interval(X, scale="local")
+
+
+def test_a_view_has_no_loo_width(table):
+    X, y = table
+    with pytest.raises(ValueError, match="gamma"):
+        HLRegressor(views=[View([0], gamma="loo"), View([1, 2])]).fit(X, y)
+
+
+def test_agreement_and_graphs_of_views_are_searched_too(table):
+    X, y = table
+    views = [View([0], name="good"), View([1, 2], name="noise")]
+    model = HLRegressorCV(views=views, agreement=1e-4, manifolds=[1e-4], removals=[3.5])
+    model.fit(X, y)
+    assert model.best_estimator_.agreement == 1e-4
+    assert model.best_params_["manifold"] == 1e-4
+    assert model.duality_gap_ < 1e-9
+    loo = HLRegressor(views=views, agreement=1e-4, alpha="loo").fit(X, y)
+    assert loo.alpha_ > 0.0
+
+
+def test_many_rows_are_searched_in_parts():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(900, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=900)
+    y[:90] += 4.0
+    model = HLRegressorCV(kernels=["rbf"]).fit(X, y)
+    assert model.removed_[:90].mean() > 0.95
+    assert np.mean(np.abs(model.predict(X) - np.sin(2.0 * X[:, 0]))) < 0.05
+    assert np.isnan(model.held_out_residuals_).sum() >= 300  # 600 of them took part
