@@ -25,6 +25,7 @@ from activehuber.fitting import Data, ViewSettings, reduced_gram
 from activehuber.gram import DenseGram
 from activehuber.linalg import BreakdownError
 from activehuber.model_selection import is_missing
+from activehuber.newton import solve
 from activehuber.path import Trail, follow
 from activehuber.problem import Problem
 from activehuber.refinement import DEFAULT_REMOVAL
@@ -52,9 +53,11 @@ NOT_BELIEVED, KEPT, TRUSTED = "not believed", "kept", "trusted"
 N_NEIGHBOURS = 5
 # Labels, worst first, whose similar rows are looked for; the page shows 2,000.
 MOST_EXPLAINED = 20_000
-# Labels up to which the path over the threshold is followed, and its work at most: changes
-# of a label, each of which costs a pass over the Gram matrix, times its entries.
-PATH_LABELS, PATH_WORK = 6_000, 1.2e9
+# Labels up to which the path over the threshold is followed exactly, and its work at most:
+# changes of a label, each of which costs a pass over the Gram matrix, times its entries. Up
+# to more labels the path is walked in steps, and above that not at all.
+PATH_LABELS, PATH_WORK = 1_500, 1.2e9
+WALK_LABELS, WALK_STEPS = 6_000, 24
 # Points of the path handed to the page.
 PATH_POINTS = 1_000
 # Below this share of explained variance the features say little.
@@ -62,7 +65,7 @@ LITTLE_EXPLAINED = 0.2
 FEW_LABELS = 30
 # Rows up to which BLAS gets one thread: for small matrices more of them wait for each other,
 # on a busy machine for minutes.
-ONE_THREAD_ROWS = 6_000
+ONE_THREAD_ROWS = 1_000
 
 Progress = Callable[[float, str], None]
 
@@ -645,45 +648,96 @@ def _diagonal(views: tuple[ViewSettings, ...], weights: Vector, X: Matrix) -> Ve
 # --- the path ---------------------------------------------------------------------------
 
 
-def _follow_path(model: HLRegressor, labels: _Labels) -> tuple[Trail | None, list[str]]:
-    """Which labels are free at which threshold, all in use, down to the fit's own ξ.
+@dataclass(frozen=True)
+class _Path:
+    """Which labels are free at which threshold.
 
-    The path of the reduced problem: coefficients, most of the work of `huber_path`, are not
-    needed. Its states have one column a label.
+    Attributes
+    ----------
+    thresholds : ndarray of shape (K,)
+        Falling.
+    states : ndarray of shape (K, l), int
+        0 free, ±1 bound.
+    """
+
+    thresholds: Vector
+    states: np.ndarray
+
+
+def _follow_path(model: HLRegressor, labels: _Labels) -> tuple[_Path | None, list[str]]:
+    """The path with all labels in use, down to the fit's own ξ, and what to say of it.
+
+    That of the reduced problem: coefficients, most of the work of `huber_path`, are not needed.
     """
     count = int(np.count_nonzero(labels.given))
     if model._several_targets:
         return None, ["With more than two classes no path over the threshold is followed."]
-    if count > PATH_LABELS:
-        return None, [f"Above {PATH_LABELS} labels no path over the threshold is followed."]
+    if count > WALK_LABELS:
+        return None, [f"Above {WALK_LABELS} labels no path over the threshold is followed."]
+    problem = _problem_of_all(model, labels)
+    stop = float(model.threshold_)
+    lowest = stop if 0.0 < stop < np.inf else None
+    try:
+        if count <= PATH_LABELS:
+            most = max(int(PATH_WORK / count**2), int(model.removed_.sum()) + 50)
+            return _exact_path(follow(problem, lowest, most))
+        return _walk(problem, lowest)
+    except BreakdownError:
+        return None, ["The path over the threshold is too ill-conditioned to be followed."]
+
+
+def _problem_of_all(model: HLRegressor, labels: _Labels) -> Problem:
     assert model.X_fit_ is not None  # audit has features, no Gram matrix
     data = Data(model.X_fit_, *model._labels_fit)
     settings = replace(model._settings, view_weights=model._fitted[0].view_weights)
     y = data.y[labels.given, 0]
     centre = float(np.median(y)) if settings.fit_intercept else 0.0
-    problem = Problem(
+    return Problem(
         gram=DenseGram(reduced_gram(settings, data)),
         y=y - centre,
         weights=data.weights[labels.given],
         alpha=settings.alpha,
         fit_intercept=settings.fit_intercept,
-        active=np.ones(count, dtype=bool),
+        active=np.ones(len(y), dtype=bool),
     )
-    stop = float(model.threshold_)
-    most = max(int(PATH_WORK / count**2), int(model.removed_.sum()) + 50)
-    try:
-        trail = follow(problem, stop if 0.0 < stop < np.inf else None, most)
-    except BreakdownError:
-        return None, ["The path over the threshold is too ill-conditioned to be followed."]
+
+
+def _exact_path(trail: Trail) -> tuple[_Path, list[str]]:
+    path = _Path(trail.thresholds, trail.states)
     if trail.complete:
-        return trail, []
-    return trail, [
+        return path, []
+    return path, [
         f"The path over the threshold was followed from {trail.thresholds[0]:.3g} down to "
         f"{trail.thresholds[-1]:.3g}; labels that left the free set below do not say where."
     ]
 
 
-def _left_at(trail: Trail | None, count: int) -> Vector:
+def _walk(problem: Problem, lowest: float | None) -> tuple[_Path | None, list[str]]:
+    """Solutions at WALK_STEPS thresholds, each started at the last."""
+    gram = problem.gram
+    assert isinstance(gram, DenseGram)
+    if not gram.is_well_conditioned(problem.mu):
+        # Without the inverse every step would cost a factor of its own.
+        return None, ["The path over the threshold is too ill-conditioned to be walked."]
+    source = gram.inverse_source(problem.mu, border=problem.fit_intercept)
+    solution = solve(problem, np.inf, source=source)
+    first = float(np.max(np.abs(problem.y - solution.intercept - solution.fitted)))
+    if first == 0.0:
+        return None, []
+    last = min(first / 1.001, lowest or 1e-3 * first)
+    thresholds = np.geomspace(first, last, WALK_STEPS)
+    states = np.zeros((WALK_STEPS, len(problem.y)), dtype=np.int8)
+    for step, threshold in enumerate(thresholds[1:], start=1):
+        solution = solve(problem, threshold, source=source, start=solution)
+        states[step] = np.where(solution.free, 0, np.sign(solution.v))
+    note = (
+        f"The path over the threshold was walked in {WALK_STEPS} steps; left_at is the first "
+        "of them at which a label was bound."
+    )
+    return _Path(thresholds, states), [note]
+
+
+def _left_at(trail: _Path | None, count: int) -> Vector:
     """The threshold at which each label first became bound, shape (l,); NaN if it did not."""
     if trail is None:
         return np.full(count, np.nan)
@@ -692,7 +746,7 @@ def _left_at(trail: Trail | None, count: int) -> Vector:
     return np.where(np.any(bound, axis=0), trail.thresholds[first], np.nan)
 
 
-def _path_summary(path: Trail | None, chosen: float) -> PathSummary | None:
+def _path_summary(path: _Path | None, chosen: float) -> PathSummary | None:
     if path is None or len(path.thresholds) < 2:
         return None
     free = np.count_nonzero(path.states == 0, axis=1)
@@ -1052,7 +1106,7 @@ def _report(
     order: np.ndarray,
     near: np.ndarray,
     similarity: Matrix,
-    path: Trail | None,
+    path: _Path | None,
     choice: _Choice,
 ) -> Report:
     def value(numbers: Vector, i: int) -> float | str:

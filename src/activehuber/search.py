@@ -270,7 +270,12 @@ class _SearchCV(ViewParameters):
         if self.views is None and len(widths) > 1:
             parts = zip(point.family.parts, widths, strict=True)
             views = [
-                View(slice(None), kernel=part.kernel.name, gamma=width, name=part.kernel.name)
+                View(
+                    list(range(part.X.shape[1])),
+                    kernel=part.kernel.name,
+                    gamma=width,
+                    name=part.kernel.name,
+                )
                 for part, width in parts
             ]
             shares = np.sqrt([part.share for part in point.family.parts])

@@ -61,7 +61,7 @@ LOOK_ROWS = 300
 MOVE_ROWS = 500
 RELEVANCE_ROWS = 1000
 DECIDE_ROWS = 600
-RANK_ROWS = 1500
+RANK_ROWS = 1000
 # A kernel whose best score is worse than this share of the best one's is left behind.
 HOPELESS = 1.25
 # Steps of L-BFGS for one width, and for one a feature.
