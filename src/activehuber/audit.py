@@ -889,7 +889,13 @@ def _findings(
 ) -> list[str]:
     """Sentences on what was chosen and how sure it is."""
     out = []
-    said = {k: v for k, v in parameters.items() if not (k == "manifold" and v == 0.0)}
+    # All of them are among the settings; here is what a reader may want to know.
+    dull = {"manifold": 0.0, "threshold": "adaptive"}
+    said = {
+        key: value
+        for key, value in parameters.items()
+        if key != "view_weights" and not (key in dull and dull[key] == value)
+    }
     chosen = ", ".join(f"{key} {_short(value)}" for key, value in said.items())
     if chosen:
         on = f"{choice.selection_rows} of the {len(judged.rows)} labels, drawn at random"
