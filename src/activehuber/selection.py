@@ -59,7 +59,7 @@ RIDGE_RANGE = (1e-5, 30.0)
 # and widths hardly do, while the time grows with its cube. Many widths need more labels.
 LOOK_ROWS = 300
 MOVE_ROWS = 500
-RELEVANCE_ROWS = 1000
+RELEVANCE_ROWS = 700
 DECIDE_ROWS = 600
 RANK_ROWS = 1000
 # A kernel whose best score is worse than this share of the best one's is left behind.
