@@ -304,3 +304,27 @@ def test_estimator_is_left_alone(table):
     audit(*table, estimator=estimator)
     assert not hasattr(estimator, "best_estimator_")
     assert clone(estimator).get_params() == estimator.get_params()
+
+
+@pytest.mark.parametrize("well_conditioned", [True, False])
+def test_a_walked_path_agrees_with_the_exact_one(well_conditioned, monkeypatch, rng):
+    X = rng.normal(size=(120, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=120)
+    y[:6] += 4.0
+    model = Quick(False)
+    exact = audit_module.audit(X, y, estimator=model)
+    monkeypatch.setattr(audit_module, "PATH_LABELS", 50)
+    if not well_conditioned:
+        monkeypatch.setattr(
+            audit_module.DenseGram, "is_well_conditioned", lambda self, mu: False
+        )
+    walked = audit_module.audit(X, y, estimator=model)
+    left, stepped = (
+        audit.labels.sort_values("row")["left_at"].to_numpy() for audit in (exact, walked)
+    )
+    assert np.array_equal(np.isnan(left), np.isnan(stepped))
+    known = ~np.isnan(left)
+    assert known.sum() >= 6
+    # A step is the first threshold of the walk at or below the exact one.
+    assert np.all(stepped[known] <= left[known] * (1.0 + 1e-9))
+    assert any("walked" in note for note in walked.summary.notes)

@@ -57,7 +57,7 @@ MOST_EXPLAINED = 20_000
 # changes of a label, each of which costs a pass over the Gram matrix, times its entries. Up
 # to more labels the path is walked in steps, and above that not at all.
 PATH_LABELS, PATH_WORK = 1_500, 1.2e9
-WALK_LABELS, WALK_STEPS = 6_000, 24
+WALK_LABELS, WALK_STEPS, FEWER_STEPS = 6_000, 24, 10
 # Points of the path handed to the page.
 PATH_POINTS = 1_000
 # Below this share of explained variance the features say little.
@@ -713,25 +713,26 @@ def _exact_path(trail: Trail) -> tuple[_Path, list[str]]:
 
 
 def _walk(problem: Problem, lowest: float | None) -> tuple[_Path | None, list[str]]:
-    """Solutions at WALK_STEPS thresholds, each started at the last."""
-    gram = problem.gram
+    """Solutions at some thresholds, each started at the last."""
+    gram, steps = problem.gram, WALK_STEPS
     assert isinstance(gram, DenseGram)
-    if not gram.is_well_conditioned(problem.mu):
-        # Without the inverse every step would cost a factor of its own.
-        return None, ["The path over the threshold is too ill-conditioned to be walked."]
-    source = gram.inverse_source(problem.mu, border=problem.fit_intercept)
+    if gram.is_well_conditioned(problem.mu):
+        source = gram.inverse_source(problem.mu, border=problem.fit_intercept)
+    else:
+        # Without the inverse a step costs more.
+        source, steps = gram.source(problem.mu), FEWER_STEPS
     solution = solve(problem, np.inf, source=source)
     first = float(np.max(np.abs(problem.y - solution.intercept - solution.fitted)))
     if first == 0.0:
         return None, []
     last = min(first / 1.001, lowest or 1e-3 * first)
-    thresholds = np.geomspace(first, last, WALK_STEPS)
-    states = np.zeros((WALK_STEPS, len(problem.y)), dtype=np.int8)
+    thresholds = np.geomspace(first, last, steps)
+    states = np.zeros((steps, len(problem.y)), dtype=np.int8)
     for step, threshold in enumerate(thresholds[1:], start=1):
         solution = solve(problem, threshold, source=source, start=solution)
         states[step] = np.where(solution.free, 0, np.sign(solution.v))
     note = (
-        f"The path over the threshold was walked in {WALK_STEPS} steps; left_at is the first "
+        f"The path over the threshold was walked in {steps} steps; left_at is the first "
         "of them at which a label was bound."
     )
     return _Path(thresholds, states), [note]
