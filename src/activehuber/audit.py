@@ -909,11 +909,13 @@ def _findings(
         out.append(f"The other rows explain {share:.0%} of the variance of the labels kept.")
         out.append(f"A right label is off by about {_rough(scale or 0.0)} (σ̂).")
         kept = ~judged.removed
-        inside = (judged.given >= judged.lower) & (judged.given <= judged.upper)
+        # A label pulls the fit towards itself: it is asked of the fit without it.
+        left_out = np.abs(choice.regressor.loo_residuals_[judged.rows])
+        inside = left_out <= 0.5 * (judged.upper - judged.lower)
         if np.any(kept):
             out.append(
                 f"Intervals aim to hold {coverage:.0%} of right labels; they hold "
-                f"{np.mean(inside[kept]):.0%} of those kept."
+                f"{np.mean(inside[kept]):.0%} of those kept, each left out in turn."
             )
     chance = 1.0 / max(2, len(judged.classes))
     little = explained < LITTLE_EXPLAINED if not judged.classes else explained < chance + 0.1
