@@ -8,6 +8,7 @@ table of contents is read as text, and a file that names any other type is refus
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import zipfile
 import zlib
@@ -28,6 +29,8 @@ from activehuber.tables import TableError, first_line, write_file
 from activehuber.views import View
 
 FORMAT, VERSION = "activehuber model", 1
+# The layout of skops files that is written; skops reads this one and later ones.
+SKOPS_PROTOCOL = 2
 # The only types a model file may name: (module, class, how skops makes it).
 TRUSTED = frozenset(
     [
@@ -78,8 +81,6 @@ class Model:
 
 def model_bytes(model: Model) -> bytes:
     """The content of a model file."""
-    from skops import io as skops
-
     import activehuber
 
     state = {
@@ -94,8 +95,7 @@ def model_bytes(model: Model) -> bytes:
     }
     arrays: dict[str, np.ndarray] = {}
     values = json.dumps(_without_arrays(state, arrays, "model"))
-    content = {"values": values, "arrays": arrays}
-    return skops.dumps(content, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
+    return _skops_bytes(values, arrays)
 
 
 def save_model(model: Model, path: str | Path) -> None:
@@ -151,6 +151,51 @@ def load_model(path: str | Path) -> Model:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise TableError(f"{path.name} is damaged: {first_line(error)}") from None
     return model
+
+
+def _skops_bytes(values: str, arrays: dict[str, np.ndarray]) -> bytes:
+    """The file that skops writes for `{"values": values, "arrays": arrays}`.
+
+    Written here because importing skops takes as long as auditing a small table; what is
+    written is read with skops. Nothing in it depends on when or where it was written.
+    """
+    numbers = itertools.count(1)
+
+    def node(kind: str, maker: str, module: str = "builtins", **more: Any) -> dict[str, Any]:
+        named = {"__class__": kind, "__module__": module, "__loader__": maker}
+        return {**named, **more, "__id__": next(numbers)}
+
+    def mapping(content: dict[str, Any]) -> dict[str, Any]:
+        types = node("list", "ListNode", content=[node("str", "TypeNode") for _ in content])
+        return node("dict", "DictNode", content=content, key_types=types)
+
+    files = {name: f"{number}.npy" for number, name in enumerate(arrays)}
+    contents = mapping(
+        {
+            "values": node("str", "JsonNode", content=json.dumps(values), is_json=True),
+            "arrays": mapping(
+                {
+                    name: node("ndarray", "NdArrayNode", "numpy", type="numpy", file=file)
+                    for name, file in files.items()
+                }
+            ),
+        }
+    )
+    contents |= {"protocol": SKOPS_PROTOCOL, "_skops_version": "activehuber"}
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, file in files.items():
+            part = io.BytesIO()
+            np.save(part, arrays[name], allow_pickle=False)
+            _add_part(archive, file, part.getvalue())
+        _add_part(archive, "schema.json", json.dumps(contents).encode())
+    return made.getvalue()
+
+
+def _add_part(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    part = zipfile.ZipInfo(name)
+    part.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(part, content, compresslevel=1)
 
 
 def _read_state(content: bytes, name: str) -> dict[str, Any]:
