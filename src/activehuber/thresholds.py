@@ -194,13 +194,15 @@ def growth_along(level: Vector, errors: Vector, weights: Vector) -> Vector:
     ends = np.cumsum(weights[order])
     starts, sizes, ranked = ends - weights[order], np.abs(errors[order]), level[order]
     centres = np.linspace(0.5 * width, total - 0.5 * width, WINDOW_STOPS)
-    local, stops = [], []
-    for centre in centres:
-        low, high = centre - 0.5 * width, centre + 0.5 * width
-        rows = slice(np.searchsorted(ends, low, "right"), np.searchsorted(starts, high))
-        inside = np.minimum(ends[rows], high) - np.maximum(starts[rows], low)
-        local.append(weighted_quantile(sizes[rows], inside, LOW_SHARE))
-        stops.append(ranked[min(int(np.searchsorted(ends, centre)), len(ranked) - 1)])
+    stops = ranked[np.minimum(np.searchsorted(ends, centres), len(ranked) - 1)]
+    low, high = centres[:, None] - 0.5 * width, centres[:, None] + 0.5 * width
+    # How much of each row's weight lies in each window, rows from small to large errors: one
+    # sort serves all windows.
+    by_size = np.argsort(sizes, kind="stable")
+    inside = np.minimum(ends[by_size], high) - np.maximum(starts[by_size], low)
+    cumulated = np.cumsum(np.maximum(inside, 0.0), axis=1)
+    reached = cumulated >= LOW_SHARE * cumulated[:, -1:] * (1.0 - 1e-12)
+    local = sizes[by_size][np.argmax(reached, axis=1)]
     usual = weighted_quantile(sizes, weights[order], LOW_SHARE)
     if usual == 0.0:
         return np.ones_like(level)
