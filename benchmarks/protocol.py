@@ -1,38 +1,13 @@
-"""Splits and scoring, in one place: a method never sees the labels it is scored on.
-
-A method is called as method(X_train, y_train, X_test) and returns predictions; NaN in y_train
-marks unlabelled rows. Scoring happens here.
-"""
+"""Splits of the benchmarks; `Split` keeps the labels that methods are scored on from them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-Method = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Split:
-    """Training rows with (possibly missing or corrupted) labels, and test rows."""
-
-    X_train: np.ndarray
-    y_train: np.ndarray
-    X_test: np.ndarray
-    _y_test: np.ndarray
-
-    def mean_absolute_error(self, method: Method) -> float:
-        """Run a method and score it on the test rows."""
-        predicted = method(self.X_train, self.y_train, self.X_test)
-        return float(np.mean(np.abs(predicted - self._y_test)))
-
-    def share_inside(self, ends: np.ndarray) -> float:
-        """The share of test labels inside intervals of shape (n, 2)."""
-        return float(np.mean((ends[:, 0] <= self._y_test) & (self._y_test <= ends[:, 1])))
+from activehuber.reproduce.protocol import Split
 
 
 def semi_supervised_split(

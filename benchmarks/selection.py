@@ -39,7 +39,8 @@ from sklearn.svm import SVR
 from threadpoolctl import threadpool_limits
 
 from activehuber import HLRegressorCV
-from benchmarks.protocol import UCI, Split, corrupted_split, uci
+from activehuber.reproduce.protocol import Split
+from benchmarks.protocol import UCI, corrupted_split, uci
 
 SEEDS = (0, 1, 2, 3, 4)
 CONDITIONS = {

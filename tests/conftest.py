@@ -7,6 +7,8 @@ import pytest
 from hypothesis import settings
 
 matplotlib.use("Agg")
+# No test may reach for the web, whatever data are missing.
+os.environ["ACTIVEHUBER_OFFLINE"] = "1"
 settings.register_profile("house", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("house")
 

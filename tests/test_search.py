@@ -1,5 +1,7 @@
 """HLRegressorCV, HLClassifierCV, "loo" parameters and intervals."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from activehuber import HLClassifierCV, HLRegressor, HLRegressorCV, LabelledKFold, View
+from activehuber import (
+    HLClassifier,
+    HLClassifierCV,
+    HLRegressor,
+    HLRegressorCV,
+    LabelledKFold,
+    View,
+)
 
 
 # Some checks fit a dozen random labels: that more than a third of them go is right to say.
@@ -223,6 +232,51 @@ def test_classes_by_splits(rng):
         HLClassifierCV(scoring="accuracy").fit(X, y)
 
 
+def test_flipped_classes_call_for_more_smoothing_than_clean_ones(rng):
+    X = rng.normal(size=(400, 4))
+    clean = np.sign(X[:, 0])
+    flipped = np.where(rng.random(400) < 0.35, -clean, clean)
+    ridges = {}
+    for name, y in (("clean", clean), ("flipped", flipped)):
+        model = HLClassifierCV(kernels=["linear"]).fit(X[:300], y[:300])
+        ridges[name] = 2.0 * 300 * model.best_params_["alpha"]
+        assert model.score(X[300:], clean[300:]) > 0.85
+    assert ridges["flipped"] > 3.0 * ridges["clean"]
+
+
+def test_classes_that_features_say_nothing_of_are_smoothed_away(rng):
+    X, y = rng.normal(size=(200, 4)), np.repeat([0, 1], 100)
+    model = HLClassifierCV(kernels=["linear"]).fit(X, y)
+    assert 2.0 * 200 * model.best_params_["alpha"] > 30.0
+    assert np.ptp(model.decision_function(X)) < 1.0
+
+
+@pytest.mark.parametrize("seed", [0, 2, 7])
+def test_classes_that_overlap_are_not_thinned_out(seed):
+    """`HLClassifier` drops a quarter of the labels here; folds do not speak for that."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(100, 2))
+    y = np.where(X[:, 0] + 1.5 * rng.normal(size=100) > 0.8, 1, -1)
+    model = HLClassifierCV(kernels=["rbf"]).fit(X, y)
+    chosen = {k: v for k, v in model.best_params_.items() if k != "threshold"}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*labels were removed")
+        alone = HLClassifier(**chosen).fit(X, y)
+    assert alone.removed_.sum() > 20
+    assert not model.removed_.any() and model.best_params_["threshold"] == np.inf
+
+
+def test_wrong_labels_of_separate_classes_are_still_dropped(rng):
+    X = rng.normal(size=(120, 2))
+    X[:60] += 4.0
+    y = np.repeat(["a", "b"], 60).astype(object)
+    y[[5, 70]] = "b", "a"
+    y[110:] = None
+    model = HLClassifierCV().fit(X, y)
+    assert np.flatnonzero(model.removed_).tolist() == [5, 70]
+    assert "threshold" not in model.best_params_
+
+
 # --- intervals --------------------------------------------------------------------------
 
 
@@ -298,3 +352,15 @@ def test_many_rows_are_searched_in_parts():
     assert model.removed_[:90].mean() > 0.95
     assert np.mean(np.abs(model.predict(X) - np.sin(2.0 * X[:, 0]))) < 0.05
     assert np.isnan(model.held_out_residuals_).sum() >= 300  # 600 of them took part
+
+
+def test_without_noise_the_fit_is_certified_and_drops_what_is_wrong(rng):
+    """Two fifths of the signs are turned; a threshold at the level of rounding would win."""
+    X = rng.uniform(size=(300, 10))
+    y = X.mean(axis=1)
+    wrong = rng.permutation(300)[:120]
+    y[wrong] *= -1.0
+    with pytest.warns(UserWarning, match="120 of 300 labels were removed"):
+        model = HLRegressorCV(kernels=("linear",), fit_intercept=False).fit(X, y)
+    assert model.best_estimator_.kkt_residual_ <= 1e-8
+    assert np.array_equal(np.flatnonzero(model.removed_), np.sort(wrong))

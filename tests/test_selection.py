@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import null_space
+from scipy.stats import multivariate_normal
 from sklearn.kernel_ridge import KernelRidge
 
 from activehuber import HLRegressor, selection
@@ -25,6 +27,14 @@ def wiggly(rng, n=60, d=3):
     return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=n)
 
 
+def errors_of(Q, given, ridge):
+    """Leave-one-out errors of the least-squares fit, as the criterion has them."""
+    mu = ridge / given.weights
+    P = selection.projected_inverse(Q.copy(), mu, given.fit_intercept)
+    g, D = selection.leave_one_out_parts(P, given, mu)
+    return (g / D).ravel()
+
+
 # --- closed form against refits ---------------------------------------------------------
 
 
@@ -34,7 +44,7 @@ def test_least_squares_errors_equal_refits(kernel, fit_intercept, rng):
     X, y = wiggly(rng, 25)
     ridge = 0.05
     Q = oracles.gram(kernel, X, gamma=0.3)
-    found = selection.least_squares_errors(Q.copy(), labels(y, None, fit_intercept), ridge)
+    found = errors_of(Q, labels(y, None, fit_intercept), ridge)
     for i in range(len(y)):
         others = np.arange(len(y)) != i
         A = Q[np.ix_(others, others)] + ridge * np.eye(len(y) - 1)
@@ -53,8 +63,8 @@ def test_a_weight_of_two_leaves_one_of_two_equal_labels_out(rng):
     weights = np.where(np.arange(20) < 5, 2.0, 1.0)
     twice = np.repeat(np.arange(20), weights.astype(int))
     Q = oracles.gram("rbf", X, gamma=0.3)
-    found = selection.least_squares_errors(Q.copy(), labels(y, weights), 0.1)
-    repeated = selection.least_squares_errors(Q[np.ix_(twice, twice)], labels(y[twice]), 0.1)
+    found = errors_of(Q, labels(y, weights), 0.1)
+    repeated = errors_of(Q[np.ix_(twice, twice)], labels(y[twice]), 0.1)
     np.testing.assert_allclose(found[twice], repeated, rtol=1e-8)
 
 
@@ -144,6 +154,69 @@ def test_improving_lowers_the_criterion_and_finds_what_matters(rng):
     assert level(end) < level(start) - 0.1
     widths = end.family.parts[0].widths(end.theta)
     assert widths[0] > 5.0 * max(widths[1:])
+
+
+# --- the evidence -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_evidence_is_the_likelihood_of_a_gaussian_process(fit_intercept, rng):
+    """With an intercept, of the contrasts that are free of it; σ² where it is largest."""
+    X, y = wiggly(rng, 12)
+    y = np.sign(y)
+    basis = null_space(np.ones((1, 12))) if fit_intercept else np.eye(12)
+
+    def largest(A):
+        seen, inside = basis.T @ y, basis.T @ A @ basis
+        return max(
+            multivariate_normal(cov=np.exp(s) * inside).logpdf(seen)
+            for s in np.linspace(-6.0, 6.0, 4001)
+        )
+
+    found, expected = [], []
+    for gamma, ridge in ((0.3, 0.1), (1.0, 3.0)):
+        Q = oracles.gram("rbf", X, gamma=gamma)
+        expected.append(largest(Q + ridge * np.eye(12)) / 12)
+        found.append(selection.evidence(Q.copy(), labels(y, None, fit_intercept), ridge))
+    assert found[1] - found[0] == pytest.approx(expected[1] - expected[0], abs=1e-5)
+
+
+def test_evidence_counts_weights_as_repetitions(rng):
+    X, y = wiggly(rng, 20)
+    weights = rng.integers(1, 4, 20).astype(float)
+    many = np.repeat(np.arange(20), weights.astype(int))
+    Q, gaps = oracles.gram("rbf", X, gamma=0.5), []
+    for given, K in ((labels(y, weights), Q), (labels(y[many]), Q[np.ix_(many, many)])):
+        levels = [selection.evidence(K.copy(), given, ridge) for ridge in (0.1, 5.0)]
+        gaps.append(levels[1] - levels[0])
+    assert gaps[0] == pytest.approx(gaps[1], abs=1e-10)
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_slopes_of_the_evidence_equal_finite_differences(many, columns, fit_intercept, rng):
+    X, y = wiggly(rng, 40)
+    Y = np.sign(y) if columns == 1 else np.sign(rng.normal(size=(40, columns)))
+    given = labels(Y, rng.integers(1, 4, 40).astype(float), fit_intercept)
+    members = family("laplacian", X)
+    members = members.one_width_each() if many else members
+    z = np.append(0.3 * rng.normal(size=members.n_widths), -0.5)
+
+    def level(at):
+        return selection.surprise(members, given, at[:-1], at[-1])[0]
+
+    value, slopes, slope = selection.surprise(members, given, z[:-1], z[-1])
+    Q, ridge = members.gram(z[:-1], np.exp(z[-1])), np.exp(z[-1])
+    assert value == pytest.approx(-selection.evidence(Q, given, ridge))
+    steps = 1e-5 * np.eye(len(z))
+    expected = [(level(z + step) - level(z - step)) / 2e-5 for step in steps]
+    np.testing.assert_allclose(np.append(slopes, slope), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_evidence_of_equal_codes_is_finite(rng):
+    Q = oracles.gram("rbf", rng.normal(size=(10, 2)), gamma=0.5)
+    assert np.isfinite(selection.evidence(Q, labels(np.ones(10)), 1.0))
 
 
 # --- the search -------------------------------------------------------------------------

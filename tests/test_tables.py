@@ -244,6 +244,8 @@ def test_output_that_cannot_be(tmp_path):
         tables.check_outputs(tmp_path / "file" / "sub", ["a"], force=True)
     with pytest.raises(TableError, match="is a directory"):
         write_file(tmp_path, b"")
+    with pytest.raises(TableError, match="cannot be written"):
+        write_file(tmp_path / "file" / "sub", b"")
 
 
 def test_yes_and_no(tmp_path):

@@ -2,6 +2,7 @@
 
 activehuber audit data.csv --target price -o out/
 activehuber predict out/model.skops new.csv -o pred.csv
+activehuber reproduce uci curve -o results/
 """
 
 from __future__ import annotations
@@ -448,6 +449,38 @@ def _what_files_hold(summary: Any) -> list[str]:
 
 def _count(number: int, word: str) -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+# --- reproduce --------------------------------------------------------------------------
+
+
+@app.command("reproduce")
+def reproduce_command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Experiments of the paper; all that can run if none is named."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A part of each, in minutes instead of an hour.")
+    ] = False,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for tables, figures and the page.")
+    ] = Path("results"),
+) -> None:
+    """Run the paper's experiments and print paper | ours | difference.
+
+    There are: time, cvx, curve, noisy-labels, uci, crowd-multi, crowd-semi, crowd-ryan, pets.
+    """
+    from activehuber.reproduce.command import reproduce
+    from activehuber.tables import TableError
+
+    asked = names or []
+    started = time.perf_counter()
+    missing = reproduce(asked, output, quick=quick, say=lambda line: print(line, flush=True))
+    wanted = [name for name in missing if name in asked]
+    if wanted:
+        raise TableError(f"no data for {', '.join(wanted)}; see above for which files")
+    print(f"{time.perf_counter() - started:.0f} s; the page is {output / 'index.html'}")
 
 
 if __name__ == "__main__":

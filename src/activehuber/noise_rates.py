@@ -102,19 +102,22 @@ def remaining_rates(
     return remaining[0], remaining[1]
 
 
-def clean_error(
-    labels: Vector, decision: Vector, weights: Vector, rates: tuple[float, float]
-) -> float:
-    """The share of clean labels that sign(d) gets wrong, from the labels given.
+def clean_losses(labels: Vector, decision: Vector, rates: tuple[float, float]) -> Vector:
+    """For each label given, a number whose mean over flips is the error on the clean one.
 
-    For a label y with error e ∈ {0, 1} take ((1 − ρ₋ᵧ) e − ρᵧ (1 − e)) / (1 − ρ₊ − ρ₋): its
-    mean over flips is the clean error (Natarajan et al., 2013, lemma 1). Without flips that
-    is e itself.
+    For a label y with error e ∈ {0, 1} of sign(d) that is ((1 − ρ₋ᵧ) e − ρᵧ (1 − e)) /
+    (1 − ρ₊ − ρ₋) (Natarajan et al., 2013, lemma 1). Without flips that is e itself.
     """
     own, other = np.where(labels[:, None] > 0.0, rates, rates[::-1]).T
     wrong = (decision > 0.0) != (labels > 0.0)
-    losses = np.where(wrong, 1.0 - other, -own) / (1.0 - sum(rates))
-    return float(np.average(losses, weights=weights))
+    return np.where(wrong, 1.0 - other, -own) / (1.0 - sum(rates))
+
+
+def clean_error(
+    labels: Vector, decision: Vector, weights: Vector, rates: tuple[float, float]
+) -> float:
+    """The share of clean labels that sign(d) gets wrong: the mean of `clean_losses`."""
+    return float(np.average(clean_losses(labels, decision, rates), weights=weights))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import (
@@ -25,10 +26,19 @@ from activehuber import selection
 from activehuber import validation as check
 from activehuber._typing import Matrix, Vector
 from activehuber.classifier import HLClassifier, code_labels
-from activehuber.fitting import Data, Settings
+from activehuber.fitting import MANY_REMOVED, Data, Settings
 from activehuber.model_selection import class_numbers, is_missing
+from activehuber.noise_rates import clean_losses
 from activehuber.regressor import HLRegressor, ViewParameters
-from activehuber.selection import RIDGES, WIDTH_FACTORS, Choice, Mode, Plan, Point
+from activehuber.selection import (
+    CLASS_RIDGES,
+    RIDGES,
+    WIDTH_FACTORS,
+    Choice,
+    Mode,
+    Plan,
+    Point,
+)
 from activehuber.tuning import choose, choose_for_classes, grid_errors
 from activehuber.views import View
 
@@ -185,9 +195,13 @@ class _SearchCV(ViewParameters):
         gamma = "scale" if self.gammas is None else 1.0
         return [{**handed, "kernel": kernel, "gamma": gamma} for kernel in self.kernels]
 
-    def _plan(self, total_weight: float, removals: tuple[float | None, ...]) -> Plan:
+    def _plan(
+        self,
+        total_weight: float,
+        removals: tuple[float | None, ...],
+        ridges: tuple[float, ...] = RIDGES,
+    ) -> Plan:
         factors = WIDTH_FACTORS if self.gammas is None else self.gammas
-        ridges = RIDGES
         if self.alphas is not None:
             ridges = tuple(2.0 * total_weight * alpha for alpha in self.alphas)
         return Plan(
@@ -542,8 +556,10 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
 class HLClassifierCV(ClassifierMixin, _SearchCV):
     """`HLClassifier` with kernel, widths and alpha chosen from the labels.
 
-    Points are scored by the Brier score of leave-one-out values of the least-squares fit to
-    the codes ±1, all in closed form; which labels to drop is then up to `HLClassifier`.
+    Points are scored by the evidence of the codes ±1, in closed form: the likelihood of a
+    Gaussian process whose mean is the least-squares fit. Which labels to drop is then up to
+    `HLClassifier`; if it drops any of two classes, that is tried on five folds, and labels are
+    dropped only if those held out are predicted no worse for it.
 
     Parameters
     ----------
@@ -647,7 +663,17 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         check_consistent_length(X, codes)
         seen = draft._search(X, codes, y, sample_weight, trusted)
         draft.best_estimator_ = draft._estimator(draft.best_params_)
-        draft.best_estimator_.fit(seen, y, sample_weight, trusted)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            draft.best_estimator_.fit(seen, y, sample_weight, trusted)
+        if self.cv is None and not draft._dropping_helps(seen, y, sample_weight, trusted):
+            # What was said of a fit that is not handed out would mislead.
+            draft.best_params_ = draft.best_params_ | {"threshold": np.inf}
+            draft.best_estimator_ = draft._estimator(draft.best_params_)
+            draft.best_estimator_.fit(seen, y, sample_weight, trusted)
+        else:
+            for each in said:
+                warnings.warn(each.message, each.category, stacklevel=2)
         draft.relevance_ = draft._relevance()
         self.__dict__ = draft.__dict__
         return self
@@ -689,9 +715,44 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         handed = {name: getattr(self, name) for name in (*HANDED_ON, "removal", "noise_rates")}
         return HLClassifier(**handed | params)
 
+    def _dropping_helps(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> bool:
+        """Whether labels held out are predicted no worse if labels are dropped from the rest.
+
+        The classifier asks leave-one-out values, but of a fit whose dropped labels were chosen
+        with all labels in view. Where more are dropped than can be right, predictions must be
+        better by a standard error. True if nothing was dropped or folds cannot be made.
+        """
+        classes, codes = code_labels(y, sample_weight)
+        counts = [int(np.sum(codes == code)) for code in (-1.0, 1.0)]
+        removed = self.best_estimator_.removed_
+        few = len(classes) > 2 or min(counts) < 2 or self._is_precomputed()
+        if few or not np.any(removed):
+            return True
+        folds = StratifiedKFold(
+            min(selection.FOLDS, *counts), shuffle=True, random_state=self.random_state
+        )
+        splits = _splits(folds, X, y, classes=True)
+        rates = self.best_estimator_.noise_rates_ or (0.0, 0.0)
+        given = ~np.isnan(codes)
+        losses = []
+        for params in (self.best_params_ | {"threshold": np.inf}, self.best_params_):
+            decision = np.empty(len(codes))
+            with warnings.catch_warnings():
+                # These fits are not handed out; what is wrong with the one that is, it says.
+                warnings.simplefilter("ignore", UserWarning)
+                fits = _fits(self._estimator(params), X, y, sample_weight, trusted, splits)
+                for (_, test), (model, part, *_) in zip(splits, fits, strict=True):
+                    decision[test] = model.decision_function(part)
+            losses.append(clean_losses(codes[given], decision[given], rates))
+        weights = check.check_weights(sample_weight, codes[:, None])[given]
+        gain, error = _mean_and_error(losses[0] - losses[1], weights)
+        many = np.sum(weights[removed[given]]) > MANY_REMOVED * np.sum(weights)
+        return gain >= (error if many else 0.0)
+
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         total = float(data.weights[data.labelled[:, 0]].sum())
-        choice = choose_for_classes(settings, data, self.manifolds, self._plan(total, ()))
+        plan = self._plan(total, (), CLASS_RIDGES)
+        choice = choose_for_classes(settings, data, self.manifolds, plan)
         self._record(choice, total)
         self.best_score_ = choice.score
         return self._parameters_at(choice.point, total)
@@ -721,6 +782,13 @@ class _AsGiven(RegressorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+
+def _mean_and_error(values: Vector, weights: Vector) -> tuple[float, float]:
+    """Weighted mean and its standard error."""
+    shares = weights / weights.sum()
+    mean = float(shares @ values)
+    return mean, float(np.sqrt(shares**2 @ (values - mean) ** 2))
 
 
 def _mode(mode: Mode) -> dict[str, Any]:

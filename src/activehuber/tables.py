@@ -5,6 +5,7 @@ bytes -> text (encoding) -> cells (delimiter) -> columns (numbers, dates, yes/no
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -673,7 +674,9 @@ def write_file(path: Path, content: bytes, *, force: bool = True) -> None:
     except OSError as error:
         raise TableError(f"{path} cannot be written: {error.strerror or error}") from None
     finally:
-        draft.unlink(missing_ok=True)
+        # A parent that is a file was said above; there is no draft in it.
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def _write_synced(path: Path, content: bytes) -> None:
