@@ -16,6 +16,7 @@ FLOW = [
     "views",
     "huber",
     "linalg",
+    "parallel",
     "kernels",
     "graphs",
     "gram",
