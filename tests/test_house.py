@@ -16,7 +16,6 @@ FLOW = [
     "views",
     "huber",
     "linalg",
-    "parallel",
     "kernels",
     "graphs",
     "gram",

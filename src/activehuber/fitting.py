@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -22,13 +22,11 @@ from activehuber.kernels import Kernel
 from activehuber.leave_one_out import leave_one_out, refit_without, units
 from activehuber.linalg import BreakdownError, cholesky_in_place, solve_lower
 from activehuber.newton import Solution, Status, solve
-from activehuber.parallel import side_by_side
 from activehuber.path import ThresholdPath, threshold_path
 from activehuber.problem import Certificate, Problem
 from activehuber.recovery import Fit, recover
 from activehuber.reduction import (
     Expansion,
-    Part,
     Reduction,
     build_part,
     expand_views,
@@ -182,27 +180,21 @@ class Fitted:
 def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
     """Fit and certify each target; weigh its labels where the threshold needs it."""
     task = _Task(settings, data)
-    results = _fit_all(task, range(data.y.shape[1]))
+    results = [_fit_certified(task, index) for index in range(data.y.shape[1])]
     for _, complaints in results:
         for category, message in complaints:
             warnings.warn(message, category, stacklevel=3)
     return [fitted for fitted, _ in results]
 
 
-def _fit_all(task: _Task, indices: Sequence[int]) -> list[tuple[Fitted, list[Complaint]]]:
-    """All targets; again with exact factors where rough ones were not good enough."""
-    # The first target makes what all share; the others then only read it.
-    results = [_fit(_Target(task, index)) for index in indices[:1]]
-    n_rows = len(task.rows)
-    results += side_by_side(lambda index: _fit(_Target(task, index)), indices[1:], n_rows)
-    if not task.expansion.rough:
-        return results
-    for place, index in enumerate(indices):
-        if any(category is ConvergenceWarning for category, _ in results[place][1]):
-            if task.expansion.rough:
-                task.sharpen()
-            results[place] = _fit(_Target(task, index))
-    return results
+def _fit_certified(task: _Task, index: int) -> tuple[Fitted, list[Complaint]]:
+    """One target; again with exact factors if rough ones were not good enough."""
+    fitted, complaints = _fit(_Target(task, index))
+    uncertain = any(category is ConvergenceWarning for category, _ in complaints)
+    if uncertain and task.expansion.rough:
+        task.sharpen()
+        fitted, complaints = _fit(_Target(task, index))
+    return fitted, complaints
 
 
 def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
@@ -408,19 +400,15 @@ class _Task:
         if dense:
             check_memory(len(self.rows), dense, with_penalty=self.coupled)
         needs_features = settings.manifold > 0.0 and not self.coupled
-
-        def build(pair: tuple[ViewSettings, Matrix]) -> Part:
-            view, x = pair
+        parts = []
+        for view, x in zip(settings.views, X, strict=True):
             try:
                 penalty = self._penalty(view, x) if settings.manifold > 0.0 else None
-                return build_part(view.kernel, x, penalty, needs_features=needs_features)
+                parts.append(build_part(view.kernel, x, penalty, needs_features=needs_features))
             except (TypeError, ValueError) as error:
                 if view.columns is None:
                     raise
                 raise type(error)(f"view {view.name!r}: {error}") from error
-
-        pairs = zip(settings.views, X, strict=True)
-        parts = side_by_side(build, pairs, len(self.rows))
         try:
             return expand_views(
                 parts,
@@ -453,14 +441,13 @@ class _Task:
     def reduce(self, position: np.ndarray, weights: Vector) -> Reduction:
         """The reduction for some labelled rows, shared by targets that have the same."""
         key = (position.tobytes(), weights.tobytes())
-        reduction = self.reductions.get(key)
-        if reduction is None:
+        if key not in self.reductions:
             reduction = self.expansion.reduce(position, weights, self.settings.fit_intercept)
             if self.data.y.shape[1] > 1 and isinstance(reduction.gram, DenseGram):
                 shared = DenseGram(reduction.gram.matrix, keep_sources=True)
                 reduction = replace(reduction, gram=shared)
             self.reductions = {key: reduction}
-        return reduction
+        return self.reductions[key]
 
 
 class _Target:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from threading import get_ident
 from typing import Protocol
 
 import numpy as np
@@ -203,10 +202,9 @@ class DenseGram:
         return multiply_symmetric(self.matrix, v)
 
     def mean(self, share: Vector) -> float:
-        last = self.last_mean
-        if last is None or not np.array_equal(last[0], share):
-            last = self.last_mean = share, float(share @ self.matvec(share))
-        return last[1]
+        if self.last_mean is None or not np.array_equal(self.last_mean[0], share):
+            self.last_mean = share, float(share @ self.matvec(share))
+        return self.last_mean[1]
 
     def magnitude(self, v: Vector) -> Vector:
         return absolute_product(self.matrix, v)
@@ -215,17 +213,15 @@ class DenseGram:
         return DenseGram(submatrix(self.matrix, rows, rows))
 
     def source(self, mu: Vector) -> Source:
-        # This one changes with the patterns that it meets: threads do not share it.
-        return self._kept(f"source {get_ident()}", mu, lambda: HeadTail(self, mu))
+        return self._kept("source", mu, lambda: HeadTail(self, mu))
 
     def _kept(self, kind: str, mu: Vector, make: Callable[[], Source]) -> Source:
         if self.kept is None:
             return make()
         key = (kind, mu.tobytes())
-        source = self.kept.get(key)
-        if source is None:
-            source = self.kept[key] = make()
-        return source
+        if key not in self.kept:
+            self.kept[key] = make()
+        return self.kept[key]
 
     def direct_source(self, mu: Vector) -> DirectSource:
         return DirectSource(self, mu)
@@ -477,10 +473,9 @@ class Inverse:
 
     def response(self, targets: Vector) -> Vector:
         """P targets; the last one is kept, since one target meets many patterns."""
-        last = self.last
-        if last is None or not np.array_equal(last[0], targets):
-            last = self.last = targets.copy(), multiply_symmetric(self.inverse, targets)
-        return last[1]
+        if self.last is None or not np.array_equal(self.last[0], targets):
+            self.last = targets.copy(), multiply_symmetric(self.inverse, targets)
+        return self.last[1]
 
 
 class _InverseFactor:

@@ -46,7 +46,6 @@ from activehuber.linalg import (
     symmetrise,
     upper_inverse_in_place,
 )
-from activehuber.parallel import side_by_side
 from activehuber.problem import EPSILON, Evaluation
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -507,18 +506,15 @@ class _Coupled:
     ) -> None:
         scale = coupling * len(parts)
         n = len(parts[0].operator)
-        lifted: list[Matrix | None] = [None] * len(parts)
-        if not exact:
-            lifted = side_by_side(
-                lambda part: _lifted_smoothing_matrix(part, ratio, scale), parts, n
-            )
-        self.rough = any(square is not None for square in lifted)
+        self.rough = False
         self.squares, remainder = [], np.zeros((n, n))
-        for part, square in zip(parts, lifted, strict=True):
+        for part in parts:
+            square = None if exact else _lifted_smoothing_matrix(part, ratio, scale)
             if square is None:
                 square, complement = _smoothing_pair(part, ratio, scale)
                 remainder += complement
             else:
+                self.rough = True
                 add_multiple(remainder, -scale, square)
                 _diagonal(remainder)[...] += 1.0
             self.squares.append(square)
@@ -537,18 +533,16 @@ class _Coupled:
         """Q = Σ (c^α)² S^α + R (I/κ_B − Σ S^α)⁻¹ R, R = Σ c^α S^α, on labelled rows."""
         del centre
         key = labelled.tobytes()
-        last = self.last
-        if last is None or last[0] != key:
+        if self.last is None or self.last[0] != key:
             self.last = key, None
             return self._gram_at_once(weights, labelled)
-        shared = last[1]
-        if shared is None:
+        if self.last[1] is None:
             # Weights are being tried: from the second on, keep what they have in common.
             rows = [square[labelled] for square in self.squares]
             halves = [solve_lower(self.lower, row.T).T for row in rows]
-            shared = [row[:, labelled] for row in rows], halves
-            self.last = key, shared
-        corners, halves = shared
+            self.last = key, ([row[:, labelled] for row in rows], halves)
+        assert self.last[1] is not None
+        corners, halves = self.last[1]
         total, mixed = _weighted_sum(corners, weights**2), _weighted_sum(halves, weights)
         return DenseGram(total + cross_product(np.ascontiguousarray(mixed)))
 
