@@ -199,7 +199,7 @@ def test_findings_follow_the_errors(ours, word):
     assert said[0].endswith(f"reading): {word}.")
     (verdict,) = (line for line in said if line.startswith(f"{uci.HEADLINE}: "))
     assert verdict.endswith(f"8): {word}.")
-    assert said[-1].startswith("1 of 1 splits")
+    assert "1 of 1 (contiguous) and 0 of 0 (interleaved)" in said[-1]
 
 
 def test_a_row_picked_in_view_of_test_labels_cannot_reach_the_goal():
