@@ -97,6 +97,13 @@ def test_output_is_a_file(experiments, tmp_path, capsys):
     assert (tmp_path / "r").read_text() == "mine"
 
 
+def test_without_matplotlib_nothing_is_started(experiments, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert run_cli(["reproduce", "curve", "-o", str(tmp_path / "r")]) == 2
+    said = capsys.readouterr()
+    assert "pip install 'activehuber[paper]'" in said.err and "half way" not in said.out
+
+
 def test_columns_are_aligned():
     lines = command.aligned([["name", "x"], ["a", "1.5"], ["long name", "10.5"]])
     assert lines == ["name          x", "---------  ----", "a           1.5", "long name  10.5"]

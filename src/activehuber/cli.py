@@ -471,9 +471,13 @@ def reproduce_command(
 
     There are: time, cvx, curve, noisy-labels, uci, crowd-multi, crowd-semi, crowd-ryan, pets.
     """
+    from importlib.util import find_spec
+
     from activehuber.reproduce.command import reproduce
     from activehuber.tables import TableError
 
+    if find_spec("matplotlib") is None:
+        raise TableError("the figures need matplotlib: pip install 'activehuber[paper]'")
     asked = names or []
     started = time.perf_counter()
     missing = reproduce(asked, output, quick=quick, say=lambda line: print(line, flush=True))
