@@ -26,6 +26,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 
 from activehuber import HLRegressor
+from activehuber.reproduce.curve import dice, turned_split
 from benchmarks.protocol import CORRUPTIONS, UCI, corrupted_split, uci
 
 SEEDS = (0, 1, 2)
@@ -45,27 +46,16 @@ def sign_flips() -> None:
     for share, reported in paper.items():
         rows = []
         for seed in seeds:
-            rng = np.random.default_rng(seed)
-            X = rng.uniform(size=(2 * n, d))
-            y = X.mean(axis=1)
-            given = y[:n].copy()
-            flipped = np.zeros(n, dtype=bool)
-            flipped[rng.permutation(n)[: round(share * n)]] = True
-            given[flipped] *= -1.0
-            model = _quietly(HLRegressor(kernel="linear").fit, X[:n], given)
-            error = model.predict(X[n:]) - y[n:]
-            size = np.linalg.norm(error) / np.linalg.norm(y[n:])
+            split, flipped = turned_split(n, 100.0 * share, seed)
+            model = HLRegressor(kernel="linear")
+            scored = split.scored(lambda X, y, Z, m=model: _quietly(m.fit, X, y).predict(Z))
+            error, truth = (scored.predicted - scored.truth)[n:], scored.truth[n:]
+            size = np.linalg.norm(error) / np.linalg.norm(truth)
             rows.append((dice(model.removed_, flipped), size, np.sqrt(np.mean(error**2))))
         mean = np.mean(rows, axis=0)
         print(f"| {share:.0%} | {mean[0]:.4f} | {mean[1]:.4f} | {mean[2]:.4f} | {reported} |")
     print("\nAt 50 % both signs explain half of the labels: nothing tells them apart. At 75 %")
     print("the flipped labels are the majority and the model is −β: right labels are dropped.")
-
-
-def dice(found: np.ndarray, wanted: np.ndarray) -> float:
-    """2 |A ∩ B| / (|A| + |B|); 1 if both are empty."""
-    total = found.sum() + wanted.sum()
-    return 2.0 * float((found & wanted).sum()) / total if total else 1.0
 
 
 def _quietly(function: Callable, *args):
