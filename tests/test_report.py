@@ -458,6 +458,18 @@ def test_ticks_are_round_numbers(low, high, labels):
     assert [text for _, text in Axis(low, high).ticks()] == labels
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "labels"),
+    [
+        (0.5, 3.5, ["1", "2", "3"]),
+        (0.5, 12.5, ["5", "10"]),
+        (0.5, 1250.5, ["500", "1000"]),
+    ],
+)
+def test_ticks_at_whole_numbers(low, high, labels):
+    assert [text for _, text in Axis(low, high, whole=True).ticks()] == labels
+
+
 def test_ticks_of_a_logarithmic_axis():
     assert [text for _, text in Axis(0.05, 50, log=True).ticks()] == ["0.1", "1", "10"]
     assert [text for _, text in Axis(2, 90, log=True).ticks()] == ["3", "10", "30"]

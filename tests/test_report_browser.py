@@ -3,12 +3,20 @@
 import csv
 import io
 import re
-import shutil
 
 import numpy as np
 import pytest
 
 from activehuber.report import Neighbour, render
+from tests.browsing import (
+    MOVING,
+    PHONE,
+    WIDE,
+    axe_violations,
+    chromium,
+    opener,
+    refused_by_policy,
+)
 from tests.test_report import (
     NASTY,
     SCRIPT,
@@ -20,18 +28,6 @@ from tests.test_report import (
 
 pytestmark = pytest.mark.slow
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-WIDE = {"width": 1280, "height": 900}
-PHONE = {"width": 360, "height": 740}
-
 # Milliseconds from the click to the new layout, of a sort and a search together; about 100 on
 # a busy core of the machine this was written on.
 RESPONSE = 500
@@ -39,51 +35,14 @@ RESPONSE = 500
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: the page was not opened"
-    )
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine: the page was not opened")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
 def show(browser, tmp_path):
-    """Opens a report; at the end no error, dialog or outside request may have been seen."""
-    contexts, seen = [], []
-
-    def opened(report, viewport=WIDE, theme="light", script=True):
-        path = tmp_path / f"report-{len(contexts)}.html"
-        path.write_text(render(report), encoding="utf-8")
-        context = browser.new_context(
-            viewport=viewport,
-            color_scheme=theme,
-            java_script_enabled=script,
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: seen.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: seen.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (seen.append("dialog"), dialog.dismiss()))
-        page.on(
-            "request",
-            lambda request: (
-                seen.append(f"request: {request.url}")
-                if request.url != path.as_uri()
-                and not request.url.startswith(("data:", "blob:"))
-                else None
-            ),
-        )
-        page.goto(path.as_uri())
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert seen == []
+    with opener(browser, tmp_path, render) as show:
+        yield show
 
 
 def column(page, index):
@@ -240,28 +199,10 @@ def test_texts_of_the_user_are_inert(show):
 
 
 def test_policy_forbids_requests_and_foreign_scripts(browser, tmp_path):
-    # Not by `show`: the browser tells each refusal on the console.
     path = tmp_path / "report.html"
     path.write_text(render(a_report()), encoding="utf-8")
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(path.as_uri())
-    refused = page.evaluate(
-        """async () => {
-          const found = [];
-          document.addEventListener("securitypolicyviolation",
-            (event) => found.push(event.effectiveDirective));
-          await fetch("http://localhost:9/").catch(() => {});
-          const script = document.createElement("script");
-          try { script.textContent = "window.ran = true"; } catch { found.push("trusted"); }
-          document.body.append(script);
-          try { document.body.innerHTML = "<b>x</b>"; } catch { found.push("markup"); }
-          await new Promise((done) => setTimeout(done, 100));
-          return [...found, String(window.ran)];
-        }"""
-    )
-    context.close()
-    assert {"connect-src", "trusted", "markup", "undefined"} <= set(refused)
+    refused = refused_by_policy(browser, path)
+    assert {"connect-src", "trusted", "markup", "undefined"} <= refused
 
 
 def test_the_two_formatters_agree(show):
@@ -352,13 +293,7 @@ def test_focus_can_be_seen(show):
 def test_nothing_moves(show):
     page = show(a_report())
     page.locator("#lines .open").first.click()
-    moving = """[...document.querySelectorAll("*")].filter((node) =>
-      ["", "::before", "::after"].some((part) => {
-        const style = getComputedStyle(node, part || null);
-        return parseFloat(style.transitionDuration) > 0 || style.scrollBehavior === "smooth"
-          || parseFloat(style.animationDuration) > 0;
-      })).length"""
-    assert page.evaluate(moving) == 0
+    assert page.evaluate(MOVING) == 0
 
 
 def test_twenty_thousand_labels_stay_responsive(show):
@@ -387,15 +322,9 @@ def test_twenty_thousand_labels_stay_responsive(show):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("report", [a_report(), a_class_report()], ids=["numbers", "classes"])
 def test_axe_finds_nothing(show, report, theme, viewport):
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright",
-        reason="axe-playwright-python is not installed: accessibility was not checked",
-    )
     page = show(report, viewport=viewport, theme=theme)
     page.locator("#lines .open").first.click()
-    result = axe.Axe().run(page).response
-    assert len(result["passes"]) > 20
-    assert [(v["id"], v["nodes"][0]["html"]) for v in result["violations"]] == []
+    assert axe_violations(page) == []
 
 
 def test_print_is_light_and_has_no_controls(show):

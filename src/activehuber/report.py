@@ -220,40 +220,42 @@ def render(report: Report) -> str:
         To be written as UTF-8. Below 2 MB: the table holds the worst 2,000 labels (fewer if
         their texts are long), and the pictures a sample of the labels that were kept.
     """
-    style, script = _resource("report.css"), _resource("report.js")
+    style, script = resource("common.css", "report.css"), resource("theme.js", "report.js")
     shown = _fitting_lines(report.lines)
     digits = _digits_of(report)
     headline = _headline(report.n_removed, report.n_labelled)
-    return Template(_resource("report.html")).substitute(
-        policy=_policy(style, script),
-        page_title=_html(f"{headline} – {report.title}"),
+    return Template(resource("report.html")).substitute(
+        policy=policy(style, script),
+        page_title=html_text(f"{headline} – {report.title}"),
         style=style,
         script=script,
         data=_json(_payload(shown, digits)),
-        title=_html(report.title),
-        target=_html(report.target),
+        title=html_text(report.title),
+        target=html_text(report.target),
         headline=escape(headline),
         figures=_figures(report, digits),
-        findings=_list(report.findings),
+        findings=sentence_list(report.findings),
         plots=_plots(report, len(shown), digits),
         table_note=escape(_table_note(len(shown), report.n_labelled)),
         static_note=escape(_static_note(len(shown))),
         table_class=_table_class(report.kind, shown),
         verdict_options=_verdict_options([line.verdict for line in shown]),
         rows="".join(_static_row(rank, line, digits) for rank, line in _first(shown)),
-        notes=_section("What was done to the table", _list(report.notes)),
-        settings=_section("Settings and proof", _settings(report.settings)),
+        notes=section("What was done to the table", sentence_list(report.notes)),
+        settings=section("Settings and proof", settings_list(report.settings)),
     )
 
 
 # --- text -----------------------------------------------------------------------------------
 
 
-def _resource(name: str) -> str:
-    return (resources.files("activehuber") / "page" / name).read_text(encoding="utf-8")
+def resource(*names: str) -> str:
+    """Files of the folder `page`, one after the other."""
+    folder = resources.files("activehuber") / "page"
+    return "".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
-def _policy(style: str, script: str) -> str:
+def policy(style: str, script: str) -> str:
     """Nothing from outside; of scripts and styles only our own two, by their hash."""
 
     def digest(text: str) -> str:
@@ -277,26 +279,30 @@ def _text(value: object, longest: int = LONGEST_CELL) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _html(value: object, longest: int = LONGEST_CELL) -> str:
+def html_text(value: object, longest: int = LONGEST_CELL) -> str:
+    """`value` as text of a page: printable, of bounded length, escaped."""
     return escape(_text(value, longest))
 
 
-def _list(sentences: Sequence[str]) -> str:
+def sentence_list(sentences: Sequence[str]) -> str:
+    """Sentences as a list in HTML; beyond `MAX_ITEMS` only their number is told."""
     if not sentences:
         return ""
-    items = "".join(f"<li>{_html(s, LONGEST_SENTENCE)}</li>" for s in sentences[:MAX_ITEMS])
+    items = "".join(f"<li>{html_text(s, LONGEST_SENTENCE)}</li>" for s in sentences[:MAX_ITEMS])
     if len(sentences) > MAX_ITEMS:
         items += f"<li>… and {len(sentences) - MAX_ITEMS:,} more.</li>"
     return f"<ul>{items}</ul>"
 
 
-def _section(heading: str, body: str) -> str:
+def section(heading: str, body: str) -> str:
+    """A heading and what is below it, in HTML; nothing without a body."""
     return f"<section><h2>{escape(heading)}</h2>{body}</section>" if body else ""
 
 
-def _settings(settings: Sequence[tuple[str, str]]) -> str:
+def settings_list(settings: Sequence[tuple[str, str]]) -> str:
+    """Names and values in HTML."""
     pairs = "".join(
-        f"<div><dt>{_html(name)}</dt><dd>{_html(value, LONGEST_SENTENCE)}</dd></div>"
+        f"<div><dt>{html_text(name)}</dt><dd>{html_text(value, LONGEST_SENTENCE)}</dd></div>"
         for name, value in settings[:MAX_ITEMS]
     )
     return f'<dl class="settings">{pairs}</dl>' if pairs else ""
@@ -329,7 +335,7 @@ def _verdict_options(verdicts: Sequence[str]) -> str:
     """Options of the filter, each with its number of rows in the table."""
     present = [v for v in dict.fromkeys((*VERDICTS, *verdicts)) if v in verdicts]
     return "".join(
-        f'<option value="{_html(verdict)}">{_html(verdict.capitalize())} '
+        f'<option value="{html_text(verdict)}">{html_text(verdict.capitalize())} '
         f"({verdicts.count(verdict):,})</option>"
         for verdict in present
     )
@@ -422,7 +428,7 @@ def format_number(value: float | None, decimals: int, *, signed: bool = False) -
 
 def _value(value: float | str | None, decimals: int) -> str:
     """A label as HTML: the name of its class, or a number."""
-    return _html(value) if isinstance(value, str) else format_number(value, decimals)
+    return html_text(value) if isinstance(value, str) else format_number(value, decimals)
 
 
 def _figures(report: Report, digits: Digits) -> str:
@@ -545,10 +551,10 @@ def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
     ]
     verdict = (
         f'<td class="verdict {VERDICT_CLASS.get(line.verdict, "kept")}">'
-        f"<span>{_html(line.verdict)}</span></td>"
+        f"<span>{html_text(line.verdict)}</span></td>"
     )
     body = "".join(f'<td class="{name}">{text}</td>' for name, text in cells)
-    reason = f'<tr class="detail"><td colspan="9">{_html(line.reason, 200)}</td></tr>'
+    reason = f'<tr class="detail"><td colspan="9">{html_text(line.reason, 200)}</td></tr>'
     return f'<tr class="line">{body}{verdict}</tr>{reason}'
 
 
@@ -564,11 +570,14 @@ class Axis:
     low, high : float
         Ends; low < high. Numbers beyond are drawn at the edge.
     log : bool
+    whole : bool
+        Whether ticks stand at whole numbers only.
     """
 
     low: float
     high: float
     log: bool = False
+    whole: bool = False
 
     def place(self, values: np.ndarray | float) -> np.ndarray:
         """Places of values, of the same shape; the edge for those outside."""
@@ -579,13 +588,16 @@ class Axis:
 
     def ticks(self) -> list[tuple[float, str]]:
         """About five round numbers and their labels."""
-        return _log_ticks(self.low, self.high) if self.log else _ticks(self.low, self.high)
+        if self.log:
+            return _log_ticks(self.low, self.high)
+        return _ticks(self.low, self.high, whole=self.whole)
 
 
-def _ticks(low: float, high: float) -> list[tuple[float, str]]:
-    raw = (high - low) / 5
+def _ticks(low: float, high: float, *, whole: bool = False) -> list[tuple[float, str]]:
+    raw = max((high - low) / 5, 1.0) if whole else (high - low) / 5
     power = math.floor(math.log10(raw))
-    mantissa = next(m for m in (1, 2, 2.5, 5, 10) if m * 10.0**power >= raw * 0.999)
+    steps = (1, 2, 5, 10) if whole else (1, 2, 2.5, 5, 10)
+    mantissa = next(m for m in steps if m * 10.0**power >= raw * 0.999)
     step = mantissa * 10.0**power
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     decimals = max(0, -power + (mantissa == 2.5) - (mantissa == 10))
@@ -601,7 +613,7 @@ def _log_ticks(low: float, high: float) -> list[tuple[float, str]]:
             for v in found if low <= v <= high]  # fmt: skip
 
 
-def _axis(values: Vector, core: Vector, include: Sequence[float] = ()) -> Axis:
+def axis_for(values: Vector, core: Vector, include: Sequence[float] = ()) -> Axis:
     """An axis that shows `core` well, and of the other values those not absurdly far out."""
     values, core = (_moderate(v[np.isfinite(v)]) for v in (values, core))
     core = core if len(core) else values
@@ -649,7 +661,7 @@ def _percent(place: np.ndarray | float) -> str:
     return f"{100 * float(place):.2f}".rstrip("0").rstrip(".") + "%"
 
 
-def _dots(x: np.ndarray, y: np.ndarray) -> str:
+def dots(x: np.ndarray, y: np.ndarray) -> str:
     """Round dots at places in [0, 1]: strokes without length, of constant size on screen."""
     xs, ys = np.round(1000 * x).astype(int), np.round(1000 * (1 - y)).astype(int)
     # Several paths, because only paths, not the dots of one, darken where they overlap.
@@ -664,7 +676,8 @@ def _dots(x: np.ndarray, y: np.ndarray) -> str:
     )
 
 
-def _cross(x: float, y: float, line: int | None, hint: str) -> str:
+def cross(x: float, y: float, line: int | None, hint: str) -> str:
+    """A mark at a place in [0, 1]² that tells `hint`, and leads to a line if there is one."""
     link = "" if line is None else f' data-line="{line}"'
     return (
         f'<use href="#cross" x="{_percent(x)}" y="{_percent(1 - y)}"{link}>'
@@ -686,7 +699,7 @@ def _axis_marks(x_axis: Axis, y_axis: Axis) -> tuple[str, str, str]:
     return grid, below, left
 
 
-def _plot(
+def plot(
     name: str,
     heading: str,
     caption: str,
@@ -744,15 +757,15 @@ def _scatter(
     """Marks, axes, and a sentence on what is not drawn."""
     kept, removed = _sample(points, np.isfinite(x) & np.isfinite(y))
     trusted = ~np.asarray(points.removed, dtype=bool)
-    x_axis, y_axis = _axis(x, x[trusted]), _axis(y, y[trusted], include_y)
+    x_axis, y_axis = axis_for(x, x[trusted]), axis_for(y, y[trusted], include_y)
     drawn = np.concatenate([kept, removed])
     beyond = [
         (values[drawn] < axis.low) | (values[drawn] > axis.high)
         for values, axis in ((x, x_axis), (y, y_axis))
     ]
-    marks = _dots(x_axis.place(x[kept]), y_axis.place(y[kept]))
+    marks = dots(x_axis.place(x[kept]), y_axis.place(y[kept]))
     crosses = "".join(
-        _cross(a, b, lines.get(str(points.row[i])), hint(i))
+        cross(a, b, lines.get(str(points.row[i])), hint(i))
         for i, a, b in zip(
             removed, x_axis.place(x[removed]), y_axis.place(y[removed]), strict=True
         )
@@ -778,8 +791,9 @@ def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
     given, fitted = (np.asarray(v, dtype=float) for v in (points.given, points.fitted))
 
     def hint(i: int) -> str:
+        row = html_text(points.row[i], 40)
         return (
-            f"Row {_html(points.row[i], 40)}: given {format_number(given[i], digits.given)}, "
+            f"Row {row}: given {format_number(given[i], digits.given)}, "
             f"fitted {format_number(fitted[i], digits.fitted)}"
         )
 
@@ -790,7 +804,7 @@ def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
         x1, x2 = (_percent(axes[0].place(v)) for v in (low, high))
         y1, y2 = (_percent(1 - axes[1].place(v)) for v in (low, high))
         diagonal = f'<line class="guide" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>'
-    return _plot(
+    return plot(
         "fit",
         "Fitted against given",
         f"On the dashed line both agree.{told}",
@@ -809,7 +823,7 @@ def _residual_plot(report: Report, lines: dict[str, int]) -> str:
 
     def hint(i: int) -> str:
         size = format_number(residual[i], 2, signed=True)
-        return f"Row {_html(points.row[i], 40)}: residual {size} σ̂"
+        return f"Row {html_text(points.row[i], 40)}: residual {size} σ̂"
 
     xi = points.threshold if _finite(points.threshold) else None
     include = (0.0,) if xi is None else (-xi, 0.0, xi)
@@ -824,7 +838,7 @@ def _residual_plot(report: Report, lines: dict[str, int]) -> str:
             f'height="{_percent(bottom - top)}"/>{band}'
         )
         caption += f" The band is the threshold, ±ξ = ±{format_number(xi, 2)} σ̂."
-    return _plot(
+    return plot(
         "residuals",
         "Residuals",
         caption + told,
@@ -851,7 +865,7 @@ def _path_plot(path: PathSummary, digits: Digits) -> str:
     if high > 20 * low:
         x_axis = Axis(low / 1.1, high * 1.1, log=True)
     else:
-        x_axis = _axis(ends, ends, (low, high))
+        x_axis = axis_for(ends, ends, (low, high))
     y_axis = Axis(0.0, max(float(free.max()) * 1.06, 1.0))
     xs = np.round(1000 * x_axis.place(steps), 1)
     ys = np.round(1000 * (1 - y_axis.place(free)), 1)
@@ -870,7 +884,7 @@ def _path_plot(path: PathSummary, digits: Digits) -> str:
             f'text-anchor="{side}">chosen ξ = {format_number(chosen, digits.threshold)}</text>'
         )
         caption += " The dashed line is the threshold of this fit."
-    return _plot(
+    return plot(
         "path",
         "Threshold path",
         caption,
@@ -892,7 +906,7 @@ def _class_table(points: Points) -> str:
     named = np.sort(np.argsort(-frequency, kind="stable")[:MAX_CLASSES])
     place = np.full(n, len(named))
     place[named] = np.arange(len(named))
-    names = [_html(points.classes[k], 40) for k in named]
+    names = [html_text(points.classes[k], 40) for k in named]
     if n > len(named):
         names.append(f"{n - len(named):,} others")
     size = len(names)

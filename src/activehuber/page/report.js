@@ -1,5 +1,5 @@
 "use strict";
-// The table of the report: sort, search, filter, pages, open rows, download; and the theme.
+// The table of the report: sort, search, filter, pages, open rows, download.
 // Text of the user goes into the page by textContent only.
 {
   const PAGE = 50;
@@ -267,24 +267,8 @@
     mark.addEventListener("click", () => show(Number(mark.dataset.line)));
   }
 
-  // --- theme -------------------------------------------------------------------------------
-
-  const root = document.documentElement;
-  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () =>
-    root.dataset.theme ? root.dataset.theme === "dark" : prefersDark.matches;
-  const nameTheme = () => {
-    find("theme").textContent = isDark() ? "Light theme" : "Dark theme";
-  };
-  find("theme").addEventListener("click", () => {
-    root.dataset.theme = isDark() ? "light" : "dark";
-    nameTheme();
-  });
-  prefersDark.addEventListener("change", nameTheme);
-
-  nameTheme();
-  root.classList.add("scripted-on");
+  document.documentElement.classList.add("scripted-on");
   find("unscripted").hidden = true;
-  for (const node of document.querySelectorAll(".scripted, #theme")) node.hidden = false;
+  for (const node of document.querySelectorAll(".scripted")) node.hidden = false;
   draw();
 }

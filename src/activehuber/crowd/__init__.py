@@ -1,0 +1,1 @@
+"""Frames of a camera -> features by view -> counts: what `activehuber crowd` runs."""

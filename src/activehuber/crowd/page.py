@@ -1,0 +1,635 @@
+"""Counts of a camera -> one self-contained page.
+
+Nothing is counted here: numbers and pictures come in a `CrowdReport`, and `render` sets them
+in HTML. Like the page of judged labels, it asks nothing of the network: the curve is SVG made
+here, the pictures are inside the page, and its Content-Security-Policy forbids the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from string import Template
+
+import numpy as np
+
+from activehuber._typing import Mask, Vector
+from activehuber.report import (
+    Axis,
+    axis_for,
+    cross,
+    dots,
+    format_number,
+    html_text,
+    plot,
+    policy,
+    resource,
+    section,
+    sentence_list,
+    settings_list,
+)
+
+VERDICTS = ("not believed", "kept", "uncounted", "skipped")
+
+# What keeps the page below 3 MB, whatever the sequence holds. Bytes are those of base64.
+DOUBTED_BYTES = 1_400_000
+PICTURE_BYTES = 1_900_000
+MAX_STEPS = 1_500
+MAX_GIVEN_MARKS = 3_000
+MAX_DOUBTED_MARKS = 800
+MAX_LISTED = 500
+MAX_FACTS = 12
+LONGEST_CAPTION = 300
+
+# Up to so many counts that are not believed, a list of them stands open.
+SHORT_LIST = 30
+
+
+@dataclass(frozen=True)
+class FrameLine:
+    """One frame: what was given, what was counted, and what to think of it.
+
+    NaN and infinities are taken as None.
+
+    Attributes
+    ----------
+    number : int
+        Of the frame, from 1.
+    given : float or None
+        None: uncounted.
+    count : float or None
+        What the model counts; None: the frame could not be read.
+    lower, upper : float or None
+        Ends of the interval around `count`.
+    verdict : {"not believed", "kept", "uncounted", "skipped"}
+    """
+
+    number: int
+    given: float | None
+    count: float | None
+    lower: float | None
+    upper: float | None
+    verdict: str
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"verdict must be one of {VERDICTS}, got {self.verdict!r}")
+        for name in ("given", "count", "lower", "upper"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                object.__setattr__(self, name, None)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A frame to look at, without and with its foreground.
+
+    Attributes
+    ----------
+    number : int
+        Of the frame.
+    image : bytes
+        JPEG, at most about 320 pixels wide.
+    overlay : bytes
+        JPEG of the same with the foreground tinted.
+    caption : str
+        A sentence, or empty.
+    """
+
+    number: int
+    image: bytes
+    overlay: bytes
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class CrowdReport:
+    """All that the page says.
+
+    Attributes
+    ----------
+    title : str
+        For example the name of the camera.
+    source : str
+        Folder or video that the frames came from.
+    facts : tuple of (name, value)
+        The large figures at the top, 12 at most.
+    target_names : tuple of str
+        One name, or those whose sum the counts are, for example ("left", "right").
+    frames : tuple of FrameLine
+        Every frame, by increasing number.
+    doubted : tuple of Picture
+        Frames whose given count is not believed, worst first. Those of `frames` that have no
+        picture here are listed without one.
+    samples : tuple of Picture
+        A few frames across the sequence, to check the foreground by eye.
+    skipped : tuple of str
+        Problems, one sentence each.
+    settings : tuple of (name, value)
+        Parameters, versions, seed.
+    background : bytes or None
+        JPEG.
+    table : str, default="counts.csv"
+        Name of the file that holds every count.
+    """
+
+    title: str
+    source: str
+    facts: tuple[tuple[str, str], ...]
+    target_names: tuple[str, ...]
+    frames: tuple[FrameLine, ...]
+    doubted: tuple[Picture, ...] = ()
+    samples: tuple[Picture, ...] = ()
+    skipped: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    background: bytes | None = None
+    table: str = "counts.csv"
+
+    def __post_init__(self) -> None:
+        numbers = [line.number for line in self.frames]
+        if any(a >= b for a, b in pairwise(numbers)):
+            raise ValueError("frames must come by increasing number, each once")
+        if len({picture.number for picture in self.doubted}) < len(self.doubted):
+            raise ValueError("doubted must hold each frame once")
+        known = {line.number for line in self.frames if line.verdict == "not believed"}
+        for picture in self.doubted:
+            if picture.number not in known:
+                raise ValueError(
+                    f"frame {picture.number} has a picture in doubted, "
+                    'but its verdict is not "not believed"'
+                )
+
+
+def render(report: CrowdReport) -> str:
+    """One self-contained HTML page, all text of the user escaped.
+
+    Parameters
+    ----------
+    report : CrowdReport
+
+    Returns
+    -------
+    str
+        To be written as UTF-8. Below 3 MB: a long sequence is drawn in steps, and pictures
+        that do not fit give way to a line of text.
+    """
+    style, script = resource("common.css", "crowd.css"), resource("theme.js", "crowd.js")
+    lines = {line.number: line for line in report.frames}
+    decimals = _decimals(report.frames)
+    cards, used = _fitting(report.doubted, DOUBTED_BYTES)
+    headline = _headline(report.frames)
+    return Template(resource("crowd.html")).substitute(
+        policy=policy(style, script),
+        page_title=html_text(f"{headline} – {report.title}"),
+        style=style,
+        script=script,
+        title=html_text(report.title),
+        source=html_text(report.source),
+        headline=escape(headline),
+        facts=_facts(report.facts),
+        findings=_findings(report, decimals),
+        plot=_counts_plot(report, cards, decimals),
+        doubted=_doubted(report, cards, lines, decimals),
+        samples=_samples(report, lines, PICTURE_BYTES - used, decimals),
+        skipped=_skipped(report),
+        settings=section("Settings", settings_list(report.settings)),
+        privacy=_privacy(report),
+    )
+
+
+# --- text -----------------------------------------------------------------------------------
+
+
+def _plural(n: int, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"
+
+
+def _not_believed(frames: Sequence[FrameLine]) -> list[FrameLine]:
+    return [line for line in frames if line.verdict == "not believed"]
+
+
+def _headline(frames: Sequence[FrameLine]) -> str:
+    n_given = sum(line.given is not None for line in frames)
+    n_doubted = len(_not_believed(frames))
+    if not n_given:
+        n_counted = sum(line.count is not None for line in frames)
+        return _plural(n_counted, "frame is", "frames are") + " counted"
+    if n_doubted:
+        counts, are = "count" if n_given == 1 else "counts", "is" if n_doubted == 1 else "are"
+        return f"{n_doubted:,} of {n_given:,} given {counts} {are} not believed"
+    if n_given == 1:
+        return "The only given count is believed"
+    return f"All {n_given:,} given counts are believed"
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> str:
+    pairs = "".join(
+        f"<div><dt>{html_text(name)}</dt><dd>{html_text(value)}</dd></div>"
+        for name, value in facts[:MAX_FACTS]
+    )
+    return f'<dl class="figures">{pairs}</dl>' if pairs else ""
+
+
+def _findings(report: CrowdReport, decimals: int) -> str:
+    """Where the sequence is emptiest and fullest, and where to find the rest."""
+    found = []
+    counted = [line for line in report.frames if line.count is not None]
+    if counted:
+        ends = [pick(counted, key=lambda line: line.count or 0.0) for pick in (min, max)]
+        least, most = (
+            f"{format_number(line.count, decimals)} (frame {line.number})" for line in ends
+        )
+        found.append(f"The smallest count is {least}, the largest {most}.")
+    if len(report.target_names) > 1:
+        found.append(f"Counts on this page are the sum of {_joined(report.target_names)}.")
+    found.append(
+        f"The count and interval of every frame are in {report.table}, not on this page."
+    )
+    return sentence_list(found)
+
+
+def _joined(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _privacy(report: CrowdReport) -> str:
+    if not (report.doubted or report.samples or report.background):
+        return ""
+    return " It holds pictures of the camera: share it as you would share them."
+
+
+def _skipped(report: CrowdReport) -> str:
+    n_skipped = sum(line.verdict == "skipped" for line in report.frames)
+    told = ""
+    if n_skipped:
+        frames, have = ("frame", "has") if n_skipped == 1 else ("frames", "have")
+        told = f"{n_skipped:,} {frames} {have} no count in {report.table}."
+    elif not report.skipped:
+        told = "No frame was skipped."
+    note = f'<p class="note">{html_text(told)}</p>' if told else ""
+    return section("Skipped frames", note + sentence_list(report.skipped))
+
+
+# --- numbers --------------------------------------------------------------------------------
+
+
+def _decimals(frames: Sequence[FrameLine]) -> int:
+    """Decimals of the counts of this page: among few people, tenths matter."""
+    counts = [line.count for line in frames if line.count is not None]
+    return 0 if counts and float(np.median(counts)) >= 20 else 1
+
+
+def _given(line: FrameLine, decimals: int) -> str:
+    whole = line.given is not None and float(line.given).is_integer()
+    return format_number(line.given, 0 if whole else max(decimals, 1))
+
+
+def _expected(line: FrameLine, decimals: int) -> str:
+    """A count and its interval: "31 (27–35)"."""
+    count = format_number(line.count, decimals)
+    if line.lower is None or line.upper is None:
+        return count
+    # A dash beside a minus sign cannot be read.
+    between = "–" if line.lower >= 0 else " to "
+    lower, upper = (format_number(end, decimals) for end in (line.lower, line.upper))
+    return f"{count} ({lower}{between}{upper})"
+
+
+def _doubt(line: FrameLine, decimals: int) -> str:
+    return (
+        f"frame {line.number}: given {_given(line, decimals)}, "
+        f"expected {_expected(line, decimals)}"
+    )
+
+
+def _distance(line: FrameLine) -> float:
+    """How far the given count lies from the model's."""
+    if line.given is None or line.count is None:
+        return 0.0
+    return abs(line.given - line.count)
+
+
+# --- pictures -------------------------------------------------------------------------------
+
+
+def _source(image: bytes) -> str:
+    return "data:image/jpeg;base64," + base64.b64encode(image).decode()
+
+
+def _base64_bytes(*images: bytes) -> int:
+    return sum(4 * ((len(image) + 2) // 3) for image in images)
+
+
+def _fitting(pictures: Sequence[Picture], room: int) -> tuple[Sequence[Picture], int]:
+    """The first pictures, as many as fit into `room` bytes of base64, and what they need."""
+    used = 0
+    for k, picture in enumerate(pictures):
+        needed = _base64_bytes(picture.image, picture.overlay)
+        if used + needed > room:
+            return pictures[:k], used
+        used += needed
+    return pictures, used
+
+
+def _card(name: str, heading: str, caption: str, images: Sequence[tuple[bytes, str]]) -> str:
+    """A card: heading, a sentence if there is one, images with their texts."""
+    pair = "".join(f'<img src="{_source(image)}" alt="{text}">' for image, text in images)
+    why = f'<p class="why">{html_text(caption, LONGEST_CAPTION)}</p>' if caption else ""
+    return (
+        f'<article class="card" id="{name}" tabindex="-1" aria-labelledby="{name}-title">'
+        f'<h3 id="{name}-title">{heading}</h3>{why}<div class="pair">{pair}</div></article>\n'
+    )
+
+
+def _pair(picture: Picture) -> list[tuple[bytes, str]]:
+    return [
+        (picture.image, f"Frame {picture.number}"),
+        (picture.overlay, f"Frame {picture.number}, the foreground tinted"),
+    ]
+
+
+def _doubted(
+    report: CrowdReport,
+    cards: Sequence[Picture],
+    lines: dict[int, FrameLine],
+    decimals: int,
+) -> str:
+    """A card for each count that is not believed and has pictures; the others as a list."""
+    doubted = _not_believed(report.frames)
+    if not doubted:
+        said = "No counts were given: there was nothing to doubt."
+        if any(line.given is not None for line in report.frames):
+            said = "Every given count was believed."
+        return f'<p class="note">{said}</p>'
+    shown = {picture.number for picture in cards}
+    body = "".join(
+        _card(
+            f"frame-{picture.number}",
+            f"Frame {picture.number}: given "
+            f'<span class="given-count">{_given(lines[picture.number], decimals)}</span>, '
+            f"expected {_expected(lines[picture.number], decimals)}",
+            picture.caption,
+            _pair(picture),
+        )
+        for picture in cards
+    )
+    note = "In brackets the interval of the expected count."
+    if cards:
+        body = f'<div class="cards">\n{body}</div>'
+        note = "Worst first: the frame, then the same with its foreground tinted. " + note
+    rest = [line for line in doubted if line.number not in shown]
+    return f'<p class="note">{note}</p>\n{body}{_rest(rest, bool(cards), decimals)}'
+
+
+def _rest(rest: Sequence[FrameLine], more: bool, decimals: int) -> str:
+    """The counts that are not believed and have no card, those farthest out first."""
+    if not rest:
+        return ""
+    ordered = sorted(rest, key=_distance, reverse=True)
+    items = "".join(f"<li>{_doubt(line, decimals)}</li>" for line in ordered[:MAX_LISTED])
+    if len(rest) > MAX_LISTED:
+        items += f"<li>… and {len(rest) - MAX_LISTED:,} nearer to the model.</li>"
+    said = _plural(len(rest), "count is", "counts are")
+    if more:
+        said = _plural(len(rest), "more count is", "more counts are")
+    is_open = " open" if len(rest) <= SHORT_LIST else ""
+    return (
+        f"<details{is_open}><summary>{said} not believed; no picture here</summary>"
+        f'<ul class="rest">{items}</ul></details>'
+    )
+
+
+def _sample_heading(number: int, line: FrameLine | None, decimals: int) -> str:
+    if line is None or line.count is None:
+        return f"Frame {number}: not counted"
+    given = "" if line.given is None else f"given {_given(line, decimals)}, "
+    return f"Frame {number}: {given}counted {_expected(line, decimals)}"
+
+
+def _samples(report: CrowdReport, lines: dict[int, FrameLine], room: int, decimals: int) -> str:
+    """The foreground check: nothing if there is nothing to look at."""
+    body = ""
+    if report.background and _base64_bytes(report.background) <= room:
+        room -= _base64_bytes(report.background)
+        body = _card(
+            "background",
+            "The background, as it was learnt",
+            "",
+            [(report.background, "The background, without people")],
+        )
+    shown, _ = _fitting(report.samples, room)
+    pairs = "".join(
+        _card(
+            f"sample-{k}",
+            _sample_heading(picture.number, lines.get(picture.number), decimals),
+            picture.caption,
+            _pair(picture),
+        )
+        for k, picture in enumerate(shown, start=1)
+    )
+    left_out = len(report.samples) - len(shown)
+    left_out += bool(report.background and not body)
+    if not (pairs or body or left_out):
+        return ""
+    note = "People should be tinted, and little else. Look at shadows and standing people."
+    if left_out:
+        cards = _plural(left_out, "card is", "cards are")
+        note += f" To keep the page small, {cards} left out."
+    return f"""<section class="part" aria-labelledby="samples-title">
+<h2 id="samples-title">The foreground, to check by eye</h2>
+<p class="note">{note}</p>
+<div class="cards">
+{pairs}{body}</div>
+</section>"""
+
+
+# --- the curve ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Series:
+    """Frames as columns.
+
+    Attributes
+    ----------
+    number, given, count, lower, upper : ndarray of shape (n_frames,)
+        NaN where there is none.
+    """
+
+    number: Vector
+    given: Vector
+    count: Vector
+    lower: Vector
+    upper: Vector
+
+
+def _series(frames: Sequence[FrameLine]) -> _Series:
+    def column(name: str) -> Vector:
+        values = np.array([getattr(line, name) for line in frames], dtype=float)
+        return np.where(np.isfinite(values), values, np.nan)
+
+    return _Series(*(column(name) for name in ("number", "given", "count", "lower", "upper")))
+
+
+def _stepped(series: _Series) -> _Series:
+    """A long sequence in `MAX_STEPS` steps of two points, its smallest and largest count.
+
+    The interval of a step reaches from the lowest to the highest end of those in it.
+    """
+    n = len(series.number)
+    if n <= 2 * MAX_STEPS:
+        return series
+    starts = np.arange(MAX_STEPS) * n // MAX_STEPS
+    ends = np.append(starts[1:], n) - 1
+    # fmin and fmax pass over what is missing.
+    low, high = (pick.reduceat(series.count, starts) for pick in (np.fmin, np.fmax))
+
+    def interleave(first: Vector, second: Vector) -> Vector:
+        return np.column_stack([first, second]).ravel()
+
+    return _Series(
+        number=interleave(series.number[starts], series.number[ends]),
+        given=np.full(2 * MAX_STEPS, np.nan),
+        count=interleave(low, high),
+        lower=np.repeat(np.fmin.reduceat(series.lower, starts), 2),
+        upper=np.repeat(np.fmax.reduceat(series.upper, starts), 2),
+    )
+
+
+def _runs(number: Vector, usable: Mask) -> list[np.ndarray]:
+    """Indices of usable points, cut where one is missing or many frames are."""
+    index = np.flatnonzero(usable)
+    if not len(index):
+        return []
+    steps = np.diff(number)
+    # Frames may come every tenth: a hole is one that is wide for this sequence.
+    wide = 3 * np.quantile(steps, 0.9) if len(steps) else 0.0
+    cut = (np.diff(index) > 1) | (np.diff(number[index]) > wide)
+    return np.split(index, np.flatnonzero(cut) + 1)
+
+
+def _chain(x: np.ndarray, y: np.ndarray) -> str:
+    """Points of an SVG path; lines between them are implied."""
+    return " ".join(f"{a:g} {b:g}" for a, b in zip(x, y, strict=True))
+
+
+def _curve(series: _Series, x_axis: Axis, y_axis: Axis) -> str:
+    """The counts as a line and their intervals as a band."""
+    stepped = _stepped(series)
+    x = np.round(1000 * x_axis.place(stepped.number), 1)
+    y, lower, upper = (
+        np.round(1000 * (1 - y_axis.place(values)), 1)
+        for values in (stepped.count, stepped.lower, stepped.upper)
+    )
+    with_interval = np.isfinite(y) & np.isfinite(lower) & np.isfinite(upper)
+    band = "".join(
+        f"M{_chain(x[run], upper[run])} {_chain(x[run][::-1], lower[run][::-1])}Z"
+        for run in _runs(stepped.number, with_interval)
+    )
+    # A frame between two holes is a dot: a stroke without length.
+    line = "".join(
+        f"M{_chain(x[run], y[run])}" + ("h0" if len(run) == 1 else "")
+        for run in _runs(stepped.number, np.isfinite(y))
+    )
+    return (
+        '<svg class="curve" viewBox="0 0 1000 1000" preserveAspectRatio="none" '
+        f'width="100%" height="100%"><path class="interval" d="{band}"/>'
+        f'<path class="line" d="{line}"/></svg>'
+    )
+
+
+def _evenly(index: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of the indices, evenly spread."""
+    if len(index) <= most:
+        return index
+    return index[np.arange(most) * len(index) // most]
+
+
+def _farthest(frames: Sequence[FrameLine], index: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of the indices, those whose given count is farthest out."""
+    if len(index) <= most:
+        return index
+    distance = np.array([_distance(frames[i]) for i in index])
+    return np.sort(index[np.argsort(-distance, kind="stable")[:most]])
+
+
+def _told(names: str, drawn: int, of: int) -> str:
+    return f" {drawn:,} of {of:,} {names} are drawn." if drawn < of else ""
+
+
+def _caption(n_frames: int, outside: int) -> str:
+    told = "The line is what the model counts, the band its interval."
+    if n_frames > 2 * MAX_STEPS:
+        told += (
+            f" {n_frames:,} frames are drawn in {MAX_STEPS:,} steps, each from its smallest "
+            "to its largest count."
+        )
+    if outside:
+        lie, them = ("count lies", "it is") if outside == 1 else ("counts lie", "they are")
+        told += f" {outside:,} given {lie} farther out; {them} drawn at the edge."
+    return told
+
+
+def _legend(n_kept: int, n_doubted: int) -> str:
+    items = '<li class="line">counted</li><li class="interval">its interval</li>'
+    if n_kept:
+        items += '<li class="given">given</li>'
+    if n_doubted:
+        items += '<li class="removed">given, not believed</li>'
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _crosses(
+    frames: Sequence[FrameLine], x: Vector, y: Vector, linked: set[int], decimals: int
+) -> str:
+    """Marks of the given counts that are not believed; those with a card lead to it."""
+    marks = "".join(
+        cross(
+            a,
+            b,
+            line.number if line.number in linked else None,
+            _doubt(line, decimals).capitalize(),
+        )
+        for line, a, b in zip(frames, x, y, strict=True)
+    )
+    return f'<g class="crosses">{marks}</g>'
+
+
+def _counts_plot(report: CrowdReport, cards: Sequence[Picture], decimals: int) -> str:
+    """Counts over time: model and interval, given counts, and those not believed."""
+    frames, series = report.frames, _series(report.frames)
+    if not np.isfinite(series.count).any():
+        return '<p class="note">No frame could be counted: there is nothing to draw.</p>'
+    model = np.concatenate([series.count, series.lower, series.upper])
+    x_axis = Axis(series.number[0] - 0.5, series.number[-1] + 0.5, whole=True)
+    y_axis = axis_for(np.concatenate([model, series.given]), model, (0.0,))
+    has_given = np.isfinite(series.given)
+    doubted = np.array([line.verdict == "not believed" for line in frames]) & has_given
+    kept, gone = np.flatnonzero(has_given & ~doubted), np.flatnonzero(doubted)
+    dotted = _evenly(kept, MAX_GIVEN_MARKS)
+    crossed = _farthest(frames, gone, MAX_DOUBTED_MARKS)
+    marked = series.given[np.concatenate([dotted, crossed])]
+    outside = int(np.sum((marked < y_axis.low) | (marked > y_axis.high)))
+    x, y = x_axis.place(series.number), y_axis.place(series.given)
+    layers = [dots(x[dotted], y[dotted]), _curve(series, x_axis, y_axis)]
+    # The line is thin and goes above the dots; drawn in steps it would hide them.
+    layers = layers[::-1] if len(frames) > 2 * MAX_STEPS else layers
+    linked = {picture.number for picture in cards}
+    layers.append(
+        _crosses([frames[i] for i in crossed], x[crossed], y[crossed], linked, decimals)
+    )
+    return plot(
+        "counts",
+        "Counts over time",
+        _caption(len(frames), outside)
+        + _told("given counts that are kept", len(dotted), len(kept))
+        + _told("given counts that are not believed", len(crossed), len(gone)),
+        ("Frame", "Count"),
+        (x_axis, y_axis),
+        "".join(layers),
+        _legend(len(kept), len(gone)),
+    )
