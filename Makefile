@@ -15,7 +15,7 @@ $(VENV)/.core: pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	$(PIP) --editable ".[plot,cli,oracle]" --group test
+	$(PIP) --editable ".[plot,cli,oracle,crowd]" --group test
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test

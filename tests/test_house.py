@@ -46,6 +46,7 @@ FLOW = [
     "audit",
     "persistence",
     "reproduce",
+    "crowd",
     "cli",
     "__init__",
 ]
@@ -66,7 +67,7 @@ def imports(path, package="activehuber"):
         yield from (n.split(".")[depth] for n in found if n.startswith(f"{package}."))
 
 
-# The same inside a package of experiments, each of which stands alone.
+# The same inside packages.
 REPRODUCE = [
     "__init__",
     "protocol",
@@ -80,12 +81,27 @@ REPRODUCE = [
     "pets",
     "command",
 ]
+CROWD = [
+    "__init__",
+    "frames",
+    "counts",
+    "synthetic",
+    "features",
+    "counter",
+    "model",
+    "page",
+    "bench",
+    "command",
+]
+PACKAGES = {"reproduce": REPRODUCE, "crowd": CROWD}
 
 
 def test_every_module_is_in_the_flow():
     packages = [path.parent.name for path in SOURCE.glob("*/__init__.py")]
     assert sorted(FLOW) == sorted([*(path.stem for path in SOURCE.glob("*.py")), *packages])
-    assert sorted(REPRODUCE) == sorted(p.stem for p in (SOURCE / "reproduce").glob("*.py"))
+    assert sorted(packages) == sorted(PACKAGES)
+    for package, flow in PACKAGES.items():
+        assert sorted(flow) == sorted(path.stem for path in (SOURCE / package).glob("*.py"))
 
 
 def test_imports_go_down_only():
@@ -95,10 +111,11 @@ def test_imports_go_down_only():
         paths = package.glob("*.py") if package.is_dir() else [SOURCE / f"{module}.py"]
         for path in paths:
             assert not set(imports(path)) - {*above, module}, path
-    for module in REPRODUCE:
-        above = REPRODUCE[: REPRODUCE.index(module)]
-        source = SOURCE / "reproduce" / f"{module}.py"
-        assert not set(imports(source, "activehuber.reproduce")) - set(above), module
+    for package, flow in PACKAGES.items():
+        for place, module in enumerate(flow):
+            source = SOURCE / package / f"{module}.py"
+            found = set(imports(source, f"activehuber.{package}"))
+            assert not found - set(flow[:place]), source
 
 
 @pytest.mark.parametrize("name", [n for n in activehuber.__all__ if n != "__version__"])

@@ -221,7 +221,9 @@ def test_another_format_version(path, tmp_path):
     values = json.loads(json.loads(schema["content"]["values"]["content"]))
     for change, message in (
         ({"version": 99}, "has format 99, but this version"),
-        ({"format": "other"}, "no model of activehuber"),
+        ({"format": "other"}, "no model for activehuber predict"),
+        ({"format": ["other"]}, "no model for activehuber predict"),
+        ({"format": "activehuber crowd model"}, "one for activehuber crowd count"),
         ({"estimator": {}}, "is damaged"),
         ({"features": None}, "is damaged"),
     ):

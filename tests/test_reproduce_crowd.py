@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from activehuber import HLRegressor
+from activehuber import HLRegressor, graphs
 from activehuber.reproduce import crowd
 from activehuber.reproduce.outcome import Run, facts
 
@@ -58,7 +58,7 @@ def test_smoothing_does_not_depend_on_the_order_of_rows(made, rng):
 
 
 def test_chain_joins_consecutive_frames():
-    W = crowd.chain(np.array([3.0, 1.0, 2.0, 7.0])).toarray()
+    W = graphs.chain_affinity(np.array([3.0, 1.0, 2.0, 7.0])).toarray()
     wanted = np.zeros((4, 4))
     wanted[0, 2] = wanted[2, 0] = wanted[1, 2] = wanted[2, 1] = 1.0
     np.testing.assert_array_equal(W, wanted)

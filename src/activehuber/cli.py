@@ -2,6 +2,7 @@
 
 activehuber audit data.csv --target price -o out/
 activehuber predict out/model.skops new.csv -o pred.csv
+activehuber crowd train frames/ counts.csv -o cam1/
 activehuber reproduce uci curve -o results/
 """
 
@@ -20,6 +21,8 @@ import typer
 
 if TYPE_CHECKING:
     from activehuber.audit import Audit
+    from activehuber.crowd.command import Counted
+    from activehuber.crowd.model import CrowdModel
     from activehuber.views import View
 
 TRACEBACK = "ACTIVEHUBER_TRACEBACK"
@@ -471,20 +474,144 @@ def reproduce_command(
 
     There are: time, cvx, curve, noisy-labels, uci, crowd-multi, crowd-semi, crowd-ryan, pets.
     """
-    from importlib.util import find_spec
-
     from activehuber.reproduce.command import reproduce
     from activehuber.tables import TableError
 
-    if find_spec("matplotlib") is None:
-        raise TableError("the figures need matplotlib: pip install 'activehuber[paper]'")
+    _check_matplotlib()
     asked = names or []
     started = time.perf_counter()
-    missing = reproduce(asked, output, quick=quick, say=lambda line: print(line, flush=True))
+    missing = reproduce(asked, output, quick=quick, say=_say)
     wanted = [name for name in missing if name in asked]
     if wanted:
         raise TableError(f"no data for {', '.join(wanted)}; see above for which files")
     print(f"{time.perf_counter() - started:.0f} s; the page is {output / 'index.html'}")
+
+
+def _check_matplotlib() -> None:
+    from importlib.util import find_spec
+
+    from activehuber.tables import TableError
+
+    if find_spec("matplotlib") is None:
+        raise TableError("the figures need matplotlib: pip install 'activehuber[paper]'")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+# --- crowd ------------------------------------------------------------------------------
+
+crowd_app = typer.Typer(
+    help="Count people: a few counted frames, a count with an interval for every frame.",
+    no_args_is_help=True,
+)
+app.add_typer(crowd_app, name="crowd")
+
+
+@crowd_app.command("train")
+def crowd_train_command(
+    frames: Annotated[Path, typer.Argument(help="A folder of images, or a video file.")],
+    counts: Annotated[Path, typer.Argument(help="CSV: frame,count or frame,left,right.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the files.")],
+    roi: Annotated[
+        Path | None, typer.Option(help="An image, non-zero where people are counted.")
+    ] = None,
+    perspective: Annotated[
+        Path | None, typer.Option(help="A .npy map of a person's height in pixels.")
+    ] = None,
+    perspective_line: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="A person's height at the top and at the bottom row instead."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+) -> None:
+    """Learn to count; write the model, the counts of all frames and a page."""
+    started = time.perf_counter()
+    with _progress(quiet=False) as tell:
+        tell(0.0, "starting")
+        from activehuber.crowd.command import FILES as NAMES
+        from activehuber.crowd.command import train
+        from activehuber.tables import check_outputs, write_files
+
+        check_outputs(output, NAMES, force=force)
+        found = train(
+            frames, counts, roi=roi, perspective=perspective, line=perspective_line, tell=tell
+        )
+        tell(0.97, "writing the files")
+        write_files(output, found.files(), force=force)
+    _show_counts(found.counted, found.model, time.perf_counter() - started)
+    for name in NAMES:
+        print(output / name)
+
+
+@crowd_app.command("count")
+def crowd_count_command(
+    model: Annotated[Path, typer.Argument(help="model.skops of crowd train.")],
+    frames: Annotated[Path, typer.Argument(help="A folder of images, or a video file.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The CSV file to write.")],
+    report: Annotated[
+        Path | None, typer.Option(help="An HTML page of the counts to write as well.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+) -> None:
+    """Count the frames of the same camera at another time."""
+    from activehuber.tables import TableError
+
+    started = time.perf_counter()
+    wanted = [output] if report is None else [output, report]
+    for path in wanted:
+        if path.is_dir():
+            raise TableError(f"{path} is a directory; give the name of a file")
+        if path.exists() and not force:
+            raise TableError(f"{path} exists; use --force to replace it or another name")
+    if report is not None and report.absolute() == output.absolute():
+        raise TableError("-o and --report are the same file")
+    with _progress(quiet=False) as tell:
+        tell(0.0, "starting")
+        from activehuber.crowd.command import count
+        from activehuber.tables import write_file
+
+        found, loaded, page = count(model, frames, page=report is not None, tell=tell)
+        write_file(output, found.csv(), force=force)
+        if report is not None:
+            write_file(report, page.encode(), force=force)
+    _show_counts(found, loaded, time.perf_counter() - started)
+    for path in wanted:
+        print(path)
+
+
+def _show_counts(counted: Counted, model: CrowdModel, seconds: float) -> None:
+    from activehuber.crowd.command import summary
+
+    for line in summary(counted, model):
+        print(_one_line(line))
+    for note in counted.notes:
+        print(f"note: {_one_line(note)}", file=sys.stderr)
+    n = len(counted.frames)
+    print(f"{_count(n, 'frame')} in {seconds:.1f} s")
+
+
+@crowd_app.command("bench")
+def crowd_bench_command(
+    name: Annotated[str, typer.Argument(help="The data: mall.")] = "mall",
+    quick: Annotated[bool, typer.Option("--quick", help="A part of it.")] = False,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for tables, figures and the page.")
+    ] = Path("results"),
+) -> None:
+    """Count on data with known counts, beside other methods."""
+    from functools import partial
+
+    from activehuber.crowd.bench import bench
+    from activehuber.reproduce.command import run_all
+    from activehuber.tables import TableError
+
+    _check_matplotlib()
+    experiments = {f"crowd-{name}": partial(bench, name=name)}
+    if run_all(experiments, output, quick=quick, say=_say):
+        raise TableError(f"no data for {name}; see above for which files")
+    print(f"the page is {output / 'index.html'}")
 
 
 if __name__ == "__main__":

@@ -108,6 +108,16 @@ def rbf_affinity(distances: Distances, gamma: float) -> Matrix:
     return affinity
 
 
+def chain_affinity(times: np.ndarray) -> sparse.csr_array:
+    """Affinity 1 between rows at consecutive whole times, in any order, shape (n, n)."""
+    order = np.argsort(times, kind="stable")
+    near = np.diff(times[order]) == 1
+    left, right = order[:-1][near], order[1:][near]
+    n = len(times)
+    half = sparse.coo_array((np.ones(len(left)), (left, right)), shape=(n, n))
+    return sparse.csr_array(half + half.T)
+
+
 def degrees(affinity: Any) -> Vector:
     """Row sums of W, shape (n,)."""
     return np.asarray(affinity.sum(axis=1), dtype=np.float64).ravel()

@@ -28,7 +28,7 @@ from activehuber.regressor import HLRegressor
 from activehuber.tables import TableError, first_line, write_file
 from activehuber.views import View
 
-FORMAT, VERSION = "activehuber model", 1
+FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 1
 # The layout of skops files that is written; skops reads this one and later ones.
 SKOPS_PROTOCOL = 2
 # The only types a model file may name: (module, class, how skops makes it).
@@ -81,20 +81,25 @@ class Model:
 
 def model_bytes(model: Model) -> bytes:
     """The content of a model file."""
+    return state_bytes(
+        FORMAT,
+        {
+            "target": model.target,
+            "id": model.id_column,
+            "coverage": float(model.coverage),
+            "features": model.features.state(),
+            "estimator": _estimator_state(model.estimator),
+        },
+    )
+
+
+def state_bytes(kind: str, state: dict[str, Any]) -> bytes:
+    """A model file of some kind; `state` holds plain values and arrays only."""
     import activehuber
 
-    state = {
-        "format": FORMAT,
-        "version": VERSION,
-        "activehuber": activehuber.__version__,
-        "target": model.target,
-        "id": model.id_column,
-        "coverage": float(model.coverage),
-        "features": model.features.state(),
-        "estimator": _estimator_state(model.estimator),
-    }
+    head = {"format": kind, "version": VERSION, "activehuber": activehuber.__version__}
     arrays: dict[str, np.ndarray] = {}
-    values = json.dumps(_without_arrays(state, arrays, "model"))
+    values = json.dumps(_without_arrays({**head, **state}, arrays, "model"))
     return _skops_bytes(values, arrays)
 
 
@@ -114,25 +119,7 @@ def load_model(path: str | Path) -> Model:
     -------
     Model
     """
-    path = Path(path)
-    if path.is_dir():
-        raise TableError(f"{path} is a directory; give the file model.skops in it")
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise TableError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise TableError(f"{path} cannot be read: {error.strerror or error}") from None
-    state = _read_state(content, path.name)
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise TableError(f"{path.name} is no model of activehuber")
-    version = state.get("version")
-    if version != VERSION:
-        raise TableError(
-            f"{path.name} has format {version!r}, but this version of activehuber reads "
-            f"{VERSION}; it was written by activehuber {state.get('activehuber')!r}: use that, "
-            "or audit the table again"
-        )
+    state = read_state(path, FORMAT)
     try:
         pipeline = Pipeline(
             [
@@ -149,8 +136,35 @@ def load_model(path: str | Path) -> Model:
         )
         _check_fit(model)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise TableError(f"{path.name} is damaged: {first_line(error)}") from None
+        raise TableError(f"{Path(path).name} is damaged: {first_line(error)}") from None
     return model
+
+
+def read_state(path: str | Path, kind: str) -> dict[str, Any]:
+    """The plain values of a model file of some kind; any other file is refused, never run."""
+    path = Path(path)
+    if path.is_dir():
+        raise TableError(f"{path} is a directory; give the file model.skops in it")
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise TableError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error.strerror or error}") from None
+    state = _read_state(content, path.name)
+    found = state.get("format") if isinstance(state, dict) else None
+    if found != kind:
+        known = {FORMAT: "activehuber predict", CROWD_FORMAT: "activehuber crowd count"}
+        use = f"; it is one for {known[str(found)]}" if str(found) in known else ""
+        raise TableError(f"{path.name} is no model for {known[kind]}{use}")
+    version = state.get("version")
+    if version != VERSION:
+        raise TableError(
+            f"{path.name} has format {version!r}, but this version of activehuber reads "
+            f"{VERSION}; it was written by activehuber {state.get('activehuber')!r}: use that, "
+            "or make the model again"
+        )
+    return state
 
 
 def _skops_bytes(values: str, arrays: dict[str, np.ndarray]) -> bytes:
@@ -263,7 +277,7 @@ def _estimator_state(model: Any) -> dict[str, Any]:
             "kind": "classifier",
             "params": _params_state(model),
             "classes": np.asarray(model.classes_),
-            "regressor": _regressor_state(model.estimator_),
+            "regressor": regressor_state(model.estimator_),
             "cut": float(model.cut_),
             "noise_rates": None if rates is None else [float(rate) for rate in rates],
             "calibration": [calibration.above, calibration.below],
@@ -271,7 +285,7 @@ def _estimator_state(model: Any) -> dict[str, Any]:
             "label_quality": model.label_quality_,
         }
     if isinstance(model, HLRegressor):
-        return {"kind": "regressor", **_regressor_state(model)}
+        return {"kind": "regressor", **regressor_state(model)}
     raise TableError(
         f"a {type(model).__name__} cannot be saved; only HLRegressor and HLClassifier can"
     )
@@ -279,11 +293,11 @@ def _estimator_state(model: Any) -> dict[str, Any]:
 
 def _estimator_of(state: dict[str, Any]) -> Any:
     if state["kind"] == "regressor":
-        return _regressor_of(state)
+        return regressor_of(state)
     if state["kind"] != "classifier":
         raise ValueError(f"unknown kind {state['kind']!r}")
     model = HLClassifier(**_params_of(state["params"]))
-    inner = _regressor_of(state["regressor"])
+    inner = regressor_of(state["regressor"])
     model.classes_, model.estimator_ = np.asarray(state["classes"]), inner
     rates = state["noise_rates"]
     model.noise_rates_ = None if rates is None else (float(rates[0]), float(rates[1]))
@@ -300,7 +314,8 @@ def _estimator_of(state: dict[str, Any]) -> Any:
     return model
 
 
-def _regressor_state(model: HLRegressor) -> dict[str, Any]:
+def regressor_state(model: HLRegressor) -> dict[str, Any]:
+    """A fitted model as plain values and arrays."""
     if model.X_fit_ is None:
         raise TableError("a model with a precomputed kernel cannot be saved")
     evidence = model._label_evidence()
@@ -347,7 +362,8 @@ def _fitted_state(fitted: Fitted, evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _regressor_of(state: dict[str, Any]) -> HLRegressor:
+def regressor_of(state: dict[str, Any]) -> HLRegressor:
+    """The inverse of `regressor_state`."""
     model = HLRegressor(**_params_of(state["params"]))
     X = np.ascontiguousarray(state["X"], dtype=np.float64)
     data = Data(

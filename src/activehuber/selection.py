@@ -46,6 +46,7 @@ from activehuber.linalg import (
     inverse_in_place,
     multiply,
     multiply_symmetric,
+    solve_cholesky,
 )
 from activehuber.newton import Solution, solve
 from activehuber.problem import Problem
@@ -334,6 +335,20 @@ def leave_one_out_parts(P: Matrix, labels: Labels, mu: Vector) -> tuple[Matrix, 
     share = np.minimum(1.0, 1.0 / labels.weights)
     D = (1.0 - share) / mu + share * np.diagonal(P)
     return multiply_symmetric(P, labels.y.reshape(len(labels), -1)), D[:, None]
+
+
+def fold_errors(P: Matrix, labels: Labels, folds: Sequence[np.ndarray]) -> Vector:
+    """Errors of the least-squares fit on folds left out together, shape (l,).
+
+    Without the labels of a fold B their errors are (P_BB)⁻¹ (P y)_B, as one label's is g/D; the
+    ridge stays, so μ is not that of fewer labels. Folds, as indices, cover all labels.
+    """
+    pulls = multiply_symmetric(P, labels.y)
+    errors = np.empty(len(labels))
+    for part in folds:
+        block = cholesky_in_place(np.ascontiguousarray(P[np.ix_(part, part)]))
+        errors[part] = solve_cholesky(block, pulls[part])
+    return errors
 
 
 def criterion(

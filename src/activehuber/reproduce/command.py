@@ -10,7 +10,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata, resources
 from pathlib import Path
@@ -32,7 +32,18 @@ EXPERIMENTS = {
     "crowd-ryan": ("crowd", "crowd_ryan"),
     "pets": ("pets", "pets"),
 }
-PACKAGES = ("activehuber", "numpy", "scipy", "scikit-learn", "cvxpy", "clarabel", "matplotlib")
+# Experiments of other commands that a page may show.
+OTHERS = ("crowd-mall",)
+PACKAGES = (
+    "activehuber",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "cvxpy",
+    "clarabel",
+    "matplotlib",
+    "opencv-python-headless",
+)
 
 
 def reproduce(
@@ -60,14 +71,32 @@ def reproduce(
         raise TableError(
             f"unknown experiment {unknown[0]!r}; there are: {', '.join(EXPERIMENTS)}"
         )
+    wanted = dict.fromkeys(names) or EXPERIMENTS
+    functions = {name: _function(name) for name in wanted}
+    return run_all(functions, folder, quick=quick, say=say)
+
+
+def _function(name: str) -> Callable[[Run], Outcome]:
+    module, function = EXPERIMENTS[name]
+    return getattr(importlib.import_module(f"activehuber.reproduce.{module}"), function)
+
+
+def run_all(
+    experiments: Mapping[str, Callable[[Run], Outcome]],
+    folder: Path,
+    *,
+    quick: bool,
+    say: Callable[[str], None],
+) -> list[str]:
+    """The same for any functions, by the names of their files."""
     if folder.exists() and not folder.is_dir():
         raise TableError(f"{folder} is a file; give the name of a folder")
     missing = []
-    for name in dict.fromkeys(names) or EXPERIMENTS:
+    for name, experiment in experiments.items():
         say(f"== {name}{' (quick)' if quick else ''}")
         started = time.perf_counter()
         try:
-            outcome = _function(name)(Run(quick, lambda line: say(f"   {line}")))
+            outcome = experiment(Run(quick, lambda line: say(f"   {line}")))
         except MissingDataError as error:
             missing.append(name)
             say(f"   not run: {error}")
@@ -78,11 +107,6 @@ def reproduce(
         write_outcome(outcome, folder, circumstances(seconds, quick=quick))
     write_index(folder)
     return missing
-
-
-def _function(name: str) -> Callable[[Run], Outcome]:
-    module, function = EXPERIMENTS[name]
-    return getattr(importlib.import_module(f"activehuber.reproduce.{module}"), function)
 
 
 # --- circumstances ----------------------------------------------------------------------
@@ -212,7 +236,7 @@ def _shown(table: Table) -> dict[str, Any]:
 def write_index(folder: Path) -> None:
     """`index.html`: every experiment that has left its files in the folder."""
     found = []
-    for name in EXPERIMENTS:
+    for name in (*EXPERIMENTS, *OTHERS):
         file = folder / f"{name}.json"
         if file.exists():
             found.append(json.loads(file.read_text(encoding="utf-8")))

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning
@@ -30,6 +29,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 
+from activehuber.graphs import chain_affinity
 from activehuber.regressor import HLRegressor
 from activehuber.reproduce import data
 from activehuber.reproduce.outcome import Cell, Outcome, Run, Table, fact, facts
@@ -160,16 +160,6 @@ def standardised(X: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
         np.column_stack([(part[:, :FRAME] - centre) / scale, part[:, FRAME:]])
         for part in (X, *others)
     )
-
-
-def chain(frames: np.ndarray) -> sparse.csr_array:
-    """Affinity 1 between consecutive frames, shape (n, n)."""
-    order = np.argsort(frames, kind="stable")
-    near = np.diff(frames[order]) == 1
-    left, right = order[:-1][near], order[1:][near]
-    n = len(frames)
-    half = sparse.coo_array((np.ones(len(left)), (left, right)), shape=(n, n))
-    return sparse.csr_array(half + half.T)
 
 
 def smoothed(X: np.ndarray, width: float) -> np.ndarray:
@@ -441,7 +431,7 @@ def space_and_time_views(rows: np.ndarray) -> list[View]:
     every = slice(0, N_FEATURES)
     return [
         View(every, "rbf", gamma=0.0033, name="space"),
-        View(every, "rbf", gamma=0.0033, graph=chain(rows[:, FRAME]), name="time"),
+        View(every, "rbf", gamma=0.0033, graph=chain_affinity(rows[:, FRAME]), name="time"),
     ]
 
 

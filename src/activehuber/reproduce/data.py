@@ -8,6 +8,8 @@ Both folders have the same layout:
     raetsch/{breast_cancer,diabetis,thyroid,german,heart,image}.npz   X, t and perhaps splits
     raetsch/benchmarks.mat                            instead of them: all, with all splits
     mall/mall_feat.mat, mall/mall_gt.mat              as published
+    mall/frames/seq_000001.jpg and on, mall/perspective_roi.mat   as published
+    mall/counts.csv                                   frame,count; else mall_gt.mat serves
     ucsd_peds1/ucsd_peds1_left.npz                    X, count: people who walk to the left
     ucsd_peds1/{cvpr_feats,Peds1_feats}.mat           as published: see `ucsd`
     pets2009/<sequence>_<region>_feats.mat            see `pets2009`
@@ -390,6 +392,71 @@ def _mall_counts(content: dict[str, Any]) -> np.ndarray:
     if "count" in content:
         return content["count"].ravel().astype(float)
     return np.array([float(len(frame["loc"][0, 0])) for frame in content["frame"].ravel()])
+
+
+@dataclass(frozen=True)
+class MallFrames:
+    """The Mall video, and what is known of its camera.
+
+    Attributes
+    ----------
+    folder : Path
+        Of n images.
+    counts : ndarray of shape (n,)
+        People in each frame, from frame 1 on.
+    roi : ndarray of shape (h, w), bool
+        Where they were counted; its size is that of the published frames.
+    perspective : ndarray of shape (h, w)
+        Proportional to the height of a person there.
+    """
+
+    folder: Path
+    counts: np.ndarray
+    roi: np.ndarray
+    perspective: np.ndarray
+
+
+def mall_frames() -> MallFrames:
+    """Frames, counts, region of interest and perspective of the Mall video.
+
+    `mall/frames/seq_000001.jpg` and on; `mall/perspective_roi.mat`: pMapN (h, w), one over the
+    square of a person's height, and roi.mask (h, w); `mall/counts.csv`: frame and count, or
+    without it `mall/mall_gt.mat` as in `mall_features`.
+    """
+    counts = find("mall/counts.csv")
+    # The first frame stands for all; who reads the folder misses the others.
+    names = ["mall/frames/seq_000001.jpg", "mall/perspective_roi.mat"]
+    names += [] if counts else ["mall/mall_gt.mat"]
+    origin = f"the archive mall_dataset.zip of {MALL_PAGE}"
+    first, camera, *truth = require(names, origin)
+    if counts:
+        count = _file(counts, lambda: _numbered_counts(numbers(counts.read_text("utf-8"))))
+    else:
+        count = _file(truth[0], lambda: _mall_counts(loadmat(truth[0])))
+    roi, perspective = _file(camera, lambda: _mall_camera(loadmat(camera)))
+    return MallFrames(first.parent, count, roi, perspective)
+
+
+def _numbered_counts(table: np.ndarray) -> np.ndarray:
+    """Counts in the order of their frames, shape (n,), from a table of shape (n, 2)."""
+    if table.shape[1] != 2:
+        raise TableError(f"{table.shape[1]} columns; frame and count are wanted")
+    order = np.argsort(table[:, 0], kind="stable")
+    frame, count = table[order].T
+    if not np.array_equal(frame, np.arange(1, len(frame) + 1)) or (count < 0.0).any():
+        raise TableError("every frame from 1 on needs one count, 0 or more")
+    return count
+
+
+def _mall_camera(content: dict[str, Any]) -> Counted:
+    """Region of interest and perspective, both of shape (h, w)."""
+    roi = np.asarray(content["roi"]["mask"][0, 0]) > 0
+    density = np.asarray(content["pMapN"], dtype=float)
+    if density.ndim != 2 or roi.shape != density.shape:
+        raise TableError(f"roi.mask has shape {roi.shape}, pMapN {density.shape}")
+    if not (np.isfinite(density).all() and (density > 0.0).all()):
+        raise TableError("pMapN must be above 0 everywhere")
+    return roi, density**-0.5
 
 
 def ucsd_left() -> Counted:

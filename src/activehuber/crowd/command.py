@@ -1,0 +1,366 @@
+"""`activehuber crowd train` and `crowd count`: frames -> features -> counts -> files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import activehuber
+from activehuber._typing import Matrix, Vector
+from activehuber.crowd.counter import fit_counter
+from activehuber.crowd.counts import Counts, read_counts
+from activehuber.crowd.features import (
+    Backgrounds,
+    Described,
+    Scene,
+    describe_frames,
+    find_backgrounds,
+    look_at,
+    make_scene,
+    overlay,
+    perspective_line,
+    shrink,
+    with_level,
+)
+from activehuber.crowd.frames import Frames, Image, load_opencv, open_frames, read_image
+from activehuber.crowd.model import CrowdModel, check_same_camera, load_model, model_bytes
+from activehuber.crowd.page import CrowdReport, FrameLine, Picture, render
+from activehuber.tables import TableError, csv_text, listed
+
+# Pictures on the page: counts not believed, and frames to check the foreground by.
+MOST_DOUBTED, SAMPLES = 24, 8
+PICTURE_WIDTH, PICTURE_QUALITY = 320, 80
+COVERAGE = 0.9
+
+Tell = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Counts of a sequence, and what to say about them.
+
+    Attributes
+    ----------
+    frames : Frames
+    columns : dict of str to ndarray of shape (n,)
+        count, lower, upper, and the same of each target if there are two.
+    given : ndarray of shape (n,)
+        NaN where nobody counted.
+    doubted : ndarray of int
+        Frame numbers whose given count is not believed, worst first.
+    notes : tuple of str
+        What was guessed, skipped or is missing.
+    """
+
+    frames: Frames
+    columns: dict[str, Vector]
+    given: Vector
+    doubted: np.ndarray
+    notes: tuple[str, ...]
+
+    def csv(self) -> bytes:
+        """frame,count,lower,upper and more; an empty cell where a frame was skipped."""
+        columns = [_rounded(values) for values in self.columns.values()]
+        return csv_text(["frame", *self.columns], [self.frames.numbers, *columns]).encode()
+
+
+def _rounded(values: Vector) -> list[float]:
+    """Three decimals are more than enough of a count."""
+    return [round(float(value), 3) for value in values]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The end of `crowd train`."""
+
+    model: CrowdModel
+    counted: Counted
+    page: str
+
+    def files(self) -> dict[str, bytes]:
+        """Names and contents."""
+        return {
+            "counts.csv": self.counted.csv(),
+            "report.html": self.page.encode(),
+            "model.skops": model_bytes(self.model),
+        }
+
+
+FILES = ("counts.csv", "report.html", "model.skops")
+
+
+def train(
+    path: Path,
+    counts: Path,
+    *,
+    roi: Path | None = None,
+    perspective: Path | None = None,
+    line: tuple[float, float] | None = None,
+    tell: Tell = lambda share, words: None,
+) -> Trained:
+    """Learn to count from some counted frames and all uncounted ones.
+
+    Parameters
+    ----------
+    path : Path
+        A folder of images, or a video file.
+    counts : Path
+        CSV with frame,count or frame,left,right.
+    roi : Path or None
+        An image of the frames' shape, non-zero where people are counted.
+    perspective : Path or None
+        A .npy file of the frames' shape with the height of a person at every place.
+    line : (top, bottom) or None
+        That height at the top and at the bottom row instead.
+    tell : callable
+        Gets the share of the work done, and words.
+
+    Returns
+    -------
+    Trained
+    """
+    tell(0.01, "looking at the frames")
+    frames = open_frames(path)
+    given = read_counts(counts, frames)
+    scene = _scene_of(frames, roi, perspective, line, motion=len(given.names) > 1)
+    backgrounds, described, scene = _describe(frames, scene, tell, None)
+    lost = _lost_counts(given, described)
+    tell(0.7, "choosing and fitting")
+    counter = fit_counter(
+        described,
+        np.where(described.readable[:, None], given.values, np.nan),
+        given.names,
+        coverage=COVERAGE,
+        report=lambda words: tell(0.8, words),
+    )
+    total = given.values.sum(axis=1)
+    counted = Counted(
+        frames,
+        counter.count(described),
+        total,
+        counter.doubted,
+        (*given.notes, *lost, *_notes(frames, described)),
+    )
+    model = CrowdModel(scene, counter, backgrounds.images[-1], described.columns)
+    tell(0.92, "drawing the page")
+    return Trained(model, counted, _page(counted, model, backgrounds))
+
+
+def count(
+    model_path: Path, path: Path, *, page: bool, tell: Tell = lambda share, words: None
+) -> tuple[Counted, CrowdModel, str]:
+    """Count the frames of a video with a trained model.
+
+    Parameters
+    ----------
+    model_path : Path
+        model.skops of `train`.
+    path : Path
+        A folder of images, or a video file.
+    page : bool
+        Whether to draw the page.
+
+    Returns
+    -------
+    counted : Counted
+    model : CrowdModel
+    page : str
+        Empty if it was not asked for.
+    """
+    model = load_model(model_path)
+    tell(0.01, "looking at the frames")
+    frames = open_frames(path)
+    check_same_camera(model, frames)
+    backgrounds, described, _ = _describe(frames, model.scene, tell, model.empty)
+    none = np.full(len(frames), np.nan)
+    columns, notes = model.counter.count(described), _notes(frames, described)
+    counted = Counted(frames, columns, none, np.empty(0, dtype=int), notes)
+    return counted, model, _page(counted, model, backgrounds) if page else ""
+
+
+def _describe(
+    frames: Frames, scene: Scene, tell: Tell, known: Image | None
+) -> tuple[Backgrounds, Described, Scene]:
+    """Backgrounds and features; a scene without a model gets its level of foreground."""
+
+    def share(low: float, high: float, words: str) -> Callable[[int, int], Any]:
+        return lambda done, total: tell(low + (high - low) * done / total, words)
+
+    backgrounds = find_backgrounds(frames, scene, share(0.02, 0.1, "background"), known)
+    if known is None:
+        scene = with_level(frames, scene, backgrounds)
+    described = describe_frames(frames, scene, backgrounds, share(0.1, 0.7, "features"))
+    return backgrounds, described, scene
+
+
+def _scene_of(
+    frames: Frames,
+    roi: Path | None,
+    perspective: Path | None,
+    line: tuple[float, float] | None,
+    *,
+    motion: bool,
+) -> Scene:
+    if perspective is not None and line is not None:
+        raise TableError("give --perspective or --perspective-line, not both")
+    inside, heights = None, None
+    if roi is not None:
+        image = read_image(roi)
+        if image is None:
+            raise TableError(f"--roi {roi}: there is no such image, or it cannot be read")
+        inside = np.asarray(image.any(axis=2))
+    if perspective is not None:
+        heights = _read_map(perspective)
+    if line is not None:
+        heights = perspective_line(frames.height, frames.width, *line)
+    size = (frames.height, frames.width)
+    return make_scene(*size, roi=inside, perspective=heights, motion=motion)
+
+
+def _read_map(path: Path) -> Matrix:
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise TableError(f"--perspective {path} cannot be read as .npy: {error}") from None
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "biuf":
+        raise TableError(f"--perspective {path}: it must hold one array of numbers")
+    return found.astype(float)
+
+
+def _lost_counts(given: Counts, described: Described) -> list[str]:
+    """A sentence on counts of frames that could not be read."""
+    counted = np.isfinite(given.values).any(axis=1)
+    lost = described.numbers[counted & ~described.readable]
+    if not len(lost):
+        return []
+    return [f"Counts of frames that cannot be read were not used: {listed(lost)}."]
+
+
+def _notes(frames: Frames, described: Described) -> tuple[str, ...]:
+    notes = list(frames.notes)
+    if frames.missing:
+        notes.append(
+            f"{len(frames.missing)} frame numbers have no file: {listed(frames.missing)}."
+        )
+    return (*notes, *(f"{problem[0].upper()}{problem[1:]}." for problem in described.problems))
+
+
+# --- the page ---------------------------------------------------------------------------
+
+
+def _page(counted: Counted, model: CrowdModel, backgrounds: Backgrounds) -> str:
+    frames, counter = counted.frames, model.counter
+    columns = (counted.given, *(counted.columns[name] for name in ("count", "lower", "upper")))
+    bad = set(counted.doubted.tolist())
+    lines = []
+    for number, given, value, lower, upper in zip(
+        frames.numbers, *(column.tolist() for column in columns), strict=True
+    ):
+        verdict = "kept" if given == given else "uncounted"
+        verdict = "not believed" if number in bad else verdict
+        verdict = "skipped" if value != value else verdict
+        lines.append(FrameLine(number, given, value, lower, upper, verdict))
+    shown = [number for number in counted.doubted.tolist()][:MOST_DOUBTED]
+    readable = np.array(frames.numbers)[np.isfinite(counted.columns["count"])]
+    samples = readable[np.linspace(0, len(readable) - 1, SAMPLES).astype(int)]
+    drawn = _pictures(frames, model.scene, backgrounds, {*shown, *samples.tolist()})
+    report = CrowdReport(
+        title=frames.path.name,
+        source=str(frames.path.name),
+        facts=_facts(counted, model),
+        target_names=counter.names,
+        frames=tuple(lines),
+        doubted=tuple(drawn[number] for number in shown),
+        samples=tuple(drawn[number] for number in dict.fromkeys(samples.tolist())),
+        skipped=counted.notes,
+        settings=_settings(counted, model),
+        background=_jpeg(backgrounds.images[len(backgrounds.images) // 2]),
+    )
+    return render(report)
+
+
+def _pictures(
+    frames: Frames, scene: Scene, backgrounds: Backgrounds, numbers: set[int]
+) -> dict[int, Picture]:
+    """Frames and their foreground, by number, in one pass."""
+    found = {}
+    for frame in frames.each(numbers):
+        assert frame.image is not None  # it has been read before
+        image = shrink(frame.image, scene)
+        look = look_at(image, backgrounds.near(frame.number), scene)
+        found[frame.number] = Picture(
+            frame.number, _jpeg(frame.image), _jpeg(overlay(image, look))
+        )
+    return found
+
+
+def _jpeg(image: Image) -> bytes:
+    cv2 = load_opencv()
+    height, width = image.shape[:2]
+    if width > PICTURE_WIDTH:
+        size = (PICTURE_WIDTH, max(1, round(height * PICTURE_WIDTH / width)))
+        image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+    quality = [cv2.IMWRITE_JPEG_QUALITY, PICTURE_QUALITY]
+    return cv2.imencode(".jpg", image, quality)[1].tobytes()
+
+
+def _facts(counted: Counted, model: CrowdModel) -> tuple[tuple[str, str], ...]:
+    values = counted.columns["count"]
+    known = values[np.isfinite(values)]
+    given = int(np.isfinite(counted.given).sum())
+    facts = [
+        ("frames", f"{len(values)}"),
+        ("mean count", f"{known.mean():.1f}"),
+        ("smallest to largest", f"{known.min():.0f}–{known.max():.0f}"),
+        ("error on held-out frames", f"{model.counter.held_out:.2f}"),
+    ]
+    if given:
+        facts.insert(1, ("counted by hand", f"{given}"))
+        facts.insert(2, ("not believed", f"{len(counted.doubted)}"))
+    return tuple(facts)
+
+
+def _settings(counted: Counted, model: CrowdModel) -> tuple[tuple[str, str], ...]:
+    counter, setting, scene = model.counter, model.counter.setting, model.scene
+    gaps, residuals = counter.model.duality_gap_, counter.model.kkt_residual_
+    person = scene.person
+    return (
+        ("views", " + ".join(setting.joint) or "one kernel each: " + ", ".join(model.columns)),
+        ("kernel", f"rbf, width {setting.width:g} of the mean squared distance"),
+        ("alpha", f"{counter.model.alpha:.3g}"),
+        ("features averaged over", f"{setting.smoothing:g} frames (standard deviation)"),
+        ("time chain, over alpha", f"{setting.chain:g}"),
+        ("agreement of views, over alpha", f"{setting.agreement:g}"),
+        ("frames in the fit", f"{len(counter.numbers)}, {counter.n_counted} of them counted"),
+        ("chosen on", "five contiguous folds and two halves of the counted frames"),
+        ("mean error on held-out folds", f"{counter.held_out:.3f} (believed counts)"),
+        ("intervals", f"{100 * counter.coverage:.0f} %, from held-out folds"),
+        ("foreground from", f"{scene.level:.1f} grey levels"),
+        ("worked on", f"{scene.roi.shape[1]} × {scene.roi.shape[0]} pixels"),
+        ("region of interest", f"{100 * scene.roi.mean():.0f} % of the frame"),
+        ("height of a person", f"{person.min():.2f} to {person.max():.2f} of its median"),
+        ("duality gap", ", ".join(f"{gap:.1e}" for gap in np.atleast_1d(gaps))),
+        ("KKT residual", ", ".join(f"{left:.1e}" for left in np.atleast_1d(residuals))),
+        ("activehuber", activehuber.__version__),
+        ("OpenCV", load_opencv().__version__),
+    )
+
+
+def summary(counted: Counted, model: CrowdModel, most: int = 10) -> list[str]:
+    """Lines for a person at the terminal."""
+    lines = [f"{name}: {value}" for name, value in _facts(counted, model)]
+    places = {number: place for place, number in enumerate(counted.frames.numbers)}
+    for number in counted.doubted[:most].tolist():
+        at = places[number]
+        value, lower, upper = (counted.columns[k][at] for k in ("count", "lower", "upper"))
+        lines.append(
+            f"frame {number}: given {counted.given[at]:g}, expected {value:.1f} "
+            f"({lower:.0f} to {upper:.0f})"
+        )
+    if len(counted.doubted) > most:
+        lines.append(f"and {len(counted.doubted) - most} more: see the page")
+    return lines

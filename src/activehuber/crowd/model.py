@@ -1,0 +1,130 @@
+"""A fitted counter in a file, with all it needs to know of its camera."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from activehuber.crowd.counter import Counter, Scaling, Setting
+from activehuber.crowd.features import Scene
+from activehuber.crowd.frames import Frames, Image
+from activehuber.persistence import (
+    CROWD_FORMAT,
+    read_state,
+    regressor_of,
+    regressor_state,
+    state_bytes,
+)
+from activehuber.tables import TableError, first_line
+
+
+@dataclass(frozen=True)
+class CrowdModel:
+    """What `crowd train` learns of a camera.
+
+    Attributes
+    ----------
+    scene : Scene
+    counter : Counter
+    empty : ndarray of shape (h, w, 3), uint8
+        The scene without people.
+    columns : dict of str to slice
+        Features of each view.
+    """
+
+    scene: Scene
+    counter: Counter
+    empty: Image
+    columns: dict[str, slice]
+
+
+def model_bytes(model: CrowdModel) -> bytes:
+    """The content of a model file: plain values and arrays."""
+    scene, counter = model.scene, model.counter
+    fitted = regressor_state(counter.model)
+    # Predicting needs neither the chain nor the agreement that the fit has used.
+    fitted["params"] |= {"manifold": 0.0, "agreement": 0.0}
+    for view in fitted["params"]["views"]:
+        view["graph"] = "knn"
+    return state_bytes(
+        CROWD_FORMAT,
+        {
+            "scene": {**vars(scene)},
+            "empty": model.empty,
+            "columns": {name: [part.start, part.stop] for name, part in model.columns.items()},
+            "names": list(counter.names),
+            "setting": {**asdict(counter.setting), "joint": list(counter.setting.joint)},
+            "centre": counter.scaling.centre,
+            "scale": counter.scaling.scale,
+            "unit": counter.unit,
+            "coverage": counter.coverage,
+            "held_out": counter.held_out,
+            "numbers": counter.numbers,
+            "n_counted": counter.n_counted,
+            "doubted": counter.doubted,
+            "model": fitted,
+        },
+    )
+
+
+def load_model(path: str | Path) -> CrowdModel:
+    """Read a model file; one that `crowd train` did not write is refused, never run.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    CrowdModel
+    """
+    state = read_state(path, CROWD_FORMAT)
+    try:
+        return _model_of(state)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise TableError(f"{Path(path).name} is damaged: {first_line(error)}") from None
+
+
+def _model_of(state: dict[str, Any]) -> CrowdModel:
+    scene = Scene(
+        height=int(state["scene"]["height"]),
+        width=int(state["scene"]["width"]),
+        roi=np.asarray(state["scene"]["roi"], dtype=bool),
+        person=np.asarray(state["scene"]["person"], dtype=np.float64),
+        level=float(state["scene"]["level"]),
+        motion=bool(state["scene"]["motion"]),
+    )
+    setting = dict(state["setting"])
+    joint = tuple(str(name) for name in setting.pop("joint"))
+    counter = Counter(
+        model=regressor_of(state["model"]),
+        setting=Setting(**{name: float(v) for name, v in setting.items()}, joint=joint),
+        scaling=Scaling(np.asarray(state["centre"]), np.asarray(state["scale"])),
+        names=tuple(str(name) for name in state["names"]),
+        unit=np.asarray(state["unit"], dtype=np.float64),
+        coverage=float(state["coverage"]),
+        held_out=float(state["held_out"]),
+        numbers=np.asarray(state["numbers"], dtype=int),
+        n_counted=int(state["n_counted"]),
+        doubted=np.asarray(state["doubted"], dtype=int),
+    )
+    empty = np.asarray(state["empty"], dtype=np.uint8)
+    columns = {name: slice(int(a), int(b)) for name, (a, b) in state["columns"].items()}
+    width = counter.model.n_features_in_
+    shapes = (scene.person.shape, empty.shape[:2])
+    if any(shape != scene.roi.shape for shape in shapes) or len(counter.scaling.scale) != width:
+        raise ValueError("its parts do not fit together")
+    return CrowdModel(scene, counter, empty, columns)
+
+
+def check_same_camera(model: CrowdModel, frames: Frames) -> None:
+    """Raise unless frames have the size that the model was trained on."""
+    scene = model.scene
+    if (frames.height, frames.width) != (scene.height, scene.width):
+        raise TableError(
+            f"{frames.path} has frames of {frames.width} × {frames.height}, but the model was "
+            f"trained on {scene.width} × {scene.height}; use frames of the same camera and size"
+        )
