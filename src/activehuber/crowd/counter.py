@@ -348,7 +348,7 @@ def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
     ----------
     search : Search
     uncounted : bool
-        Whether frames without a count may take part.
+        Whether frames without a count may take part, in averages as in the graph.
     report : callable
         Gets a line a step.
 
@@ -356,13 +356,13 @@ def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
     -------
     Setting
     """
-    search.disbelieve(Setting())
-    views = (*JOINT, ())
-    start = (Setting(joint=joint, width=w) for joint, w in product(views, WIDTHS[1::2]))
-    search.look(start, RIDGES[::2])
+    first = Setting() if uncounted else Setting(smoothing=0.0)
+    search.disbelieve(first)
+    views = product((*JOINT, ()), WIDTHS[1::2])
+    search.look((replace(first, joint=joint, width=w) for joint, w in views), RIDGES[::2])
     for _ in range(2):
         for _ in range(2):
-            _look_around(search)
+            _look_around(search, SMOOTHINGS if uncounted else (0.0,))
         best = search.ranked()[0]
         report(
             f"{' and '.join(best.joint) or 'every view'}, averaged over {best.smoothing:g} "
@@ -384,13 +384,11 @@ def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
     return search.ranked()[0]
 
 
-def _look_around(search: Search) -> None:
+def _look_around(search: Search, smoothings: Sequence[float]) -> None:
     """Try other averages, then other views and widths, beside the best so far."""
     best = search.ranked()[0]
-    near = _neighbours(RIDGES, best.ridge)
-    search.look(
-        (replace(best, smoothing=s) for s in _neighbours(SMOOTHINGS, best.smoothing)), near
-    )
+    averages = (replace(best, smoothing=s) for s in _neighbours(smoothings, best.smoothing))
+    search.look(averages, _neighbours(RIDGES, best.ridge))
     best = search.ranked()[0]
     widths = _neighbours(WIDTHS, best.width)
     some = (replace(best, width=w, joint=v) for w, v in product(widths, (*JOINT, ())))
@@ -463,26 +461,29 @@ def fit_counter(
     setting = _with_ridge(Search(described, columns[-1]), setting, bound)
     params, _ = search.parameters(setting)
     labels = believed[part] if len(names) > 1 else believed[part, 0]
-    model = HLRegressor(**params, threshold=bound).fit(rows[part], labels)
-    units, errors = [], np.empty(0)
-    for column in columns:
-        there = Search(described, column)
-        errors = held_out(there, setting, bound)[0]
-        expected = np.maximum(column[there.counted] - errors, 0.0)
-        ones = np.ones(len(errors))
-        units.append(half_width(errors / np.sqrt(1.0 + expected), ones, coverage))
+    intervals = [_interval(Search(described, c), setting, bound, coverage) for c in columns]
     return Counter(
-        model=model,
+        model=HLRegressor(**params, threshold=bound).fit(rows[part], labels),
         setting=setting,
         scaling=scaling,
         names=names,
-        unit=np.array(units),
+        unit=np.array([unit for unit, _ in intervals]),
         coverage=coverage,
-        held_out=float(np.mean(np.abs(errors))),
+        held_out=intervals[-1][1],
         numbers=described.numbers[part],
         n_counted=len(search.counted),
         doubted=_worst_first(first, described.numbers[part]),
     )
+
+
+def _interval(
+    search: Search, setting: Setting, bound: float, coverage: float
+) -> tuple[float, float]:
+    """Half the width of an interval over √(1 + count), and the mean absolute error."""
+    errors = held_out(search, setting, bound)[0]
+    expected = np.maximum(search.y[search.counted] - errors, 0.0)
+    unit = half_width(errors / np.sqrt(1.0 + expected), np.ones(len(errors)), coverage)
+    return unit, float(np.mean(np.abs(errors)))
 
 
 def _worst_first(model: HLRegressor, numbers: np.ndarray) -> np.ndarray:

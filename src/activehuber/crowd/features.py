@@ -228,6 +228,10 @@ def find_backgrounds(
     Slow changes of light are followed from stretch to stretch, quick ones of the exposure are
     taken out of every frame (`difference`).
 
+    Mean errors of counts on five folds and two halves of the training frames of Mall were 2.04
+    and 2.23 with it, 2.02 and 2.34 with the background of OpenCV's MOG2 (history 500), 2.73 and
+    3.02 with the median of each stretch alone.
+
     Parameters
     ----------
     frames : Frames

@@ -1,0 +1,183 @@
+"""The commands that count people, from files to files."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from activehuber.cli import run
+from activehuber.crowd import command
+from activehuber.crowd.frames import write_images, write_video
+from activehuber.crowd.model import load_model, model_bytes
+from activehuber.crowd.synthetic import synthetic_camera
+from activehuber.tables import TableError
+
+N = 120
+WRONG = (31, 76)
+
+
+@pytest.fixture(scope="module")
+def clip():
+    return synthetic_camera(N, height=96, width=128, people=(2, 8), fps=4.0, random_state=2)
+
+
+@pytest.fixture(scope="module")
+def camera(clip, tmp_path_factory):
+    """A folder with frames, counts (two of them wrong), a video, a mask and a map."""
+    folder = tmp_path_factory.mktemp("camera")
+    write_images(folder / "frames", clip.images())
+    write_video(folder / "video.avi", clip.images(), clip.fps)
+    given = {i + 1: int(clip.counts[i]) for i in range(0, N, 3)} | dict.fromkeys(WRONG, 60)
+    write_counts(folder / "counts.csv", ("frame", "count"), given.items())
+    write_images(folder / "mask", [np.repeat(255 * clip.roi[..., None], 3, 2).astype(np.uint8)])
+    np.save(folder / "map.npy", clip.perspective)
+    return folder
+
+
+def write_counts(path, header, rows):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+@pytest.fixture(scope="module")
+def trained(camera):
+    code = run(
+        [
+            *("crowd", "train", str(camera / "frames"), str(camera / "counts.csv")),
+            *("--roi", str(camera / "mask" / "000001.jpg")),
+            *("--perspective", str(camera / "map.npy"), "-o", str(camera / "out")),
+        ]
+    )
+    assert code == 0
+    return camera / "out"
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_train_writes_counts_of_all_frames(trained, clip):
+    assert sorted(p.name for p in trained.iterdir()) == sorted(command.FILES)
+    rows = read(trained / "counts.csv")
+    assert list(rows[0]) == ["frame", "count", "lower", "upper"]
+    assert [int(row["frame"]) for row in rows] == list(range(1, N + 1))
+    found = np.array([[float(row[k]) for k in ("count", "lower", "upper")] for row in rows])
+    assert np.all((found[:, 1] >= 0.0) & (found[:, 1] <= found[:, 0]))
+    assert np.all(found[:, 0] <= found[:, 2])
+    error = np.abs(found[:, 0] - clip.counts).mean()
+    assert error < 0.6 * np.abs(clip.counts - np.median(clip.counts)).mean()
+
+
+def test_the_page_names_the_wrong_counts(trained):
+    text = (trained / "report.html").read_text()
+    for number in WRONG:
+        assert f"frame {number}: given 60" in text.lower()
+    assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_the_summary_is_printed(camera, trained, capsys):
+    arguments = ["crowd", "train", str(camera / "frames"), str(camera / "counts.csv")]
+    assert run([*arguments, "-o", str(trained)]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert run([*arguments, "-o", str(trained.parent / "plain")]) == 0
+    out = capsys.readouterr().out
+    assert "frame 31: given 60, expected" in out
+    assert f"{N} frames in" in out
+
+
+def test_counting_the_same_frames_as_a_video_gives_nearly_the_same(camera, trained):
+    target = camera / "video.csv"
+    arguments = ["crowd", "count", str(trained / "model.skops"), str(camera / "video.avi")]
+    page = camera / "video.html"
+    assert run([*arguments, "-o", str(target), "--report", str(page)]) == 0
+    again = np.array([float(row["count"]) for row in read(target)])
+    first = np.array([float(row["count"]) for row in read(trained / "counts.csv")])
+    # The video is compressed once more, and there are no counts to make use of.
+    assert np.abs(again - first).mean() < 0.5
+    assert "<html" in page.read_text()
+    assert run([*arguments, "-o", str(target)]) == 2
+
+
+def test_a_model_file_gives_the_same_counts(camera, trained, tmp_path):
+    model = load_model(trained / "model.skops")
+    (tmp_path / "copy.skops").write_bytes(model_bytes(model))
+    both = [
+        command.count(path, camera / "frames", page=False)[0].columns["count"]
+        for path in (trained / "model.skops", tmp_path / "copy.skops")
+    ]
+    np.testing.assert_array_equal(*both)
+
+
+def test_other_files_are_refused(camera, trained, tmp_path, capsys):
+    (tmp_path / "model.skops").write_bytes(b"PK\x03\x04 not a model")
+    arguments = ["crowd", "count", str(tmp_path / "model.skops"), str(camera / "frames")]
+    assert run([*arguments, "-o", str(tmp_path / "c.csv")]) == 2
+    assert "was not opened" in capsys.readouterr().err
+    table = tmp_path / "t.csv"
+    table.write_text("a\n1\n")
+    refused = ["predict", str(trained / "model.skops"), str(table), "-o", str(tmp_path / "p")]
+    assert run(refused) == 2
+    assert "one for activehuber crowd count" in capsys.readouterr().err
+    assert not (tmp_path / "c.csv").exists()
+
+
+def test_frames_of_another_size_are_refused(trained, tmp_path):
+    other = synthetic_camera(3, height=48, width=64, random_state=0)
+    write_images(tmp_path / "small", other.images())
+    with pytest.raises(TableError, match="64 × 48, but the model was trained on 128 × 96"):
+        command.count(trained / "model.skops", tmp_path / "small", page=False)
+
+
+def test_left_and_right_sum_to_the_count(camera, clip, tmp_path):
+    rows = [(i + 1, int(clip.left[i]), int(clip.right[i])) for i in range(0, N, 3)]
+    write_counts(tmp_path / "sides.csv", ("frame", "left", "right"), rows)
+    found = command.train(camera / "frames", tmp_path / "sides.csv")
+    columns = found.counted.columns
+    assert list(columns)[:4] == ["count", "lower", "upper", "left"]
+    np.testing.assert_allclose(columns["left"] + columns["right"], columns["count"])
+    for name, truth in (("left", clip.left), ("right", clip.right)):
+        assert np.abs(columns[name] - truth).mean() < np.abs(truth - np.median(truth)).mean()
+
+
+def test_an_unreadable_frame_is_skipped_aloud(camera, clip, tmp_path, capsys):
+    write_images(tmp_path / "frames", clip.images())
+    (tmp_path / "frames" / "000004.jpg").write_bytes(b"no image")
+    (tmp_path / "frames" / "000050.jpg").unlink()
+    arguments = ["crowd", "train", str(tmp_path / "frames"), str(camera / "counts.csv")]
+    assert run([*arguments, "-o", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().err
+    assert "Frame 4 (000004.jpg) cannot be read." in said
+    assert "Counts of frames that cannot be read were not used: 4." in said
+    assert "1 frame numbers have no file: 50." in said
+    rows = {int(row["frame"]): row["count"] for row in read(tmp_path / "out" / "counts.csv")}
+    assert rows[4] == ""
+    assert 50 not in rows
+    assert rows[5] != ""
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--roi", "nothing.png"], "there is no such image"),
+        (["--perspective", "nothing.npy"], "cannot be read as .npy"),
+        (["--perspective-line", "0", "3"], "both above 0"),
+    ],
+)
+def test_bad_options_are_one_line(camera, tmp_path, capsys, extra, message):
+    arguments = ["crowd", "train", str(camera / "frames"), str(camera / "counts.csv")]
+    assert run([*arguments, *extra, "-o", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_map_and_line_are_not_given_both(camera, tmp_path):
+    with pytest.raises(TableError, match="not both"):
+        command.train(
+            camera / "frames",
+            camera / "counts.csv",
+            perspective=camera / "map.npy",
+            line=(10.0, 20.0),
+        )
