@@ -98,6 +98,8 @@ SMOOTHING = 0.03
 FOLDS = 5
 # Labels beyond so many scales are not asked how wide an interval has to be.
 FAR_OUT = 5.0
+# Candidates whose loss on few rows is up to this factor that of the best are tried on more.
+RANK_MARGIN = 1.1
 # In place of zero under a logarithm.
 TINY = float(np.finfo(np.float64).tiny)
 # Newton steps of one solve at most.
@@ -938,7 +940,14 @@ def _ranked_on_more(decided: list[Trial], first: int, labels: Labels, plan: Plan
     """
     rows = _subset(len(labels), RANK_ROWS, plan.random_state + 3)
     some, drops = labels.take(rows), decided[first].mode.removal is not None
-    places = [i for i, t in enumerate(decided) if (t.mode.removal is not None) == drops]
+    within = RANK_MARGIN * decided[first].score  # scores are negative
+    places = [
+        i
+        for i, trial in enumerate(decided)
+        if (trial.mode.removal is not None) == drops and trial.score >= within
+    ]
+    if len(places) == 1:
+        return first
     verdicts = {}
     for i in places:
         point, mode = decided[i].point, decided[i].mode
