@@ -149,7 +149,7 @@ def test_an_unreadable_frame_is_skipped_aloud(camera, clip, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "Frame 4 (000004.jpg) cannot be read." in said
     assert "Counts of frames that cannot be read were not used: 4." in said
-    assert "1 frame numbers have no file: 50." in said
+    assert "1 frame number has no file: 50." in said
     rows = {int(row["frame"]): row["count"] for row in read(tmp_path / "out" / "counts.csv")}
     assert rows[4] == ""
     assert 50 not in rows

@@ -243,9 +243,9 @@ def _lost_counts(given: Counts, described: Described) -> list[str]:
 def _notes(frames: Frames, described: Described) -> tuple[str, ...]:
     notes = list(frames.notes)
     if frames.missing:
-        notes.append(
-            f"{len(frames.missing)} frame numbers have no file: {listed(frames.missing)}."
-        )
+        many = len(frames.missing)
+        words = "1 frame number has" if many == 1 else f"{many} frame numbers have"
+        notes.append(f"{words} no file: {listed(frames.missing)}.")
     return (*notes, *(f"{problem[0].upper()}{problem[1:]}." for problem in described.problems))
 
 
@@ -264,7 +264,7 @@ def _page(counted: Counted, model: CrowdModel, backgrounds: Backgrounds) -> str:
         verdict = "not believed" if number in bad else verdict
         verdict = "skipped" if value != value else verdict
         lines.append(FrameLine(number, given, value, lower, upper, verdict))
-    shown = [number for number in counted.doubted.tolist()][:MOST_DOUBTED]
+    shown = counted.doubted[:MOST_DOUBTED].tolist()
     readable = np.array(frames.numbers)[np.isfinite(counted.columns["count"])]
     samples = readable[np.linspace(0, len(readable) - 1, SAMPLES).astype(int)]
     drawn = _pictures(frames, model.scene, backgrounds, {*shown, *samples.tolist()})
