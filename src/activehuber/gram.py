@@ -113,9 +113,13 @@ class Gram(Protocol):
 
 
 class _Bordered(ABC):
-    """The border of ones by way of a second right-hand side, for any factor."""
+    """The border of ones by way of a second right-hand side, for any factor.
+
+    The response to the ones is kept: whoever has solved asks for the diagonals next.
+    """
 
     free: Mask
+    to_ones: tuple[Vector, Vector] | None = None
 
     @abstractmethod
     def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]: ...
@@ -128,6 +132,7 @@ class _Bordered(ABC):
     ) -> tuple[Vector, Vector, float]:
         pair = np.stack([targets, np.ones_like(targets)], axis=1)
         v, image = self.respond(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
+        self.to_ones = v[:, 1].copy(), image[:, 1].copy()
         ones = float(v[:, 1].sum())
         if not ones > 0.0:
             raise BreakdownError("the constant cannot be told from the kernel")
@@ -137,8 +142,11 @@ class _Bordered(ABC):
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         if not border:
             return self.plain_diagonals()
-        ones = np.ones((len(self.free), 1))
-        u, image = (column[:, 0] for column in self.respond(ones, np.zeros_like(ones)))
+        if self.to_ones is None:
+            ones = np.ones((len(self.free), 1))
+            v, images = self.respond(ones, np.zeros_like(ones))
+            self.to_ones = v[:, 0], images[:, 0]
+        u, image = self.to_ones
         total = float(u.sum())
         inverse, schur = self.plain_diagonals()
         missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
