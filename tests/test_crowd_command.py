@@ -10,6 +10,7 @@ from activehuber.crowd import command
 from activehuber.crowd.frames import write_images, write_video
 from activehuber.crowd.model import load_model, model_bytes
 from activehuber.crowd.synthetic import synthetic_camera
+from activehuber.persistence import CROWD_FORMAT, read_state, state_bytes
 from activehuber.tables import TableError
 
 N = 120
@@ -162,6 +163,7 @@ def test_an_unreadable_frame_is_skipped_aloud(camera, clip, tmp_path, capsys):
         (["--roi", "nothing.png"], "there is no such image"),
         (["--perspective", "nothing.npy"], "cannot be read as .npy"),
         (["--perspective-line", "0", "3"], "both above 0"),
+        (["--perspective-line", "1e-9", "1e9"], "no perspective"),
     ],
 )
 def test_bad_options_are_one_line(camera, tmp_path, capsys, extra, message):
@@ -181,3 +183,63 @@ def test_map_and_line_are_not_given_both(camera, tmp_path):
             perspective=camera / "map.npy",
             line=(10.0, 20.0),
         )
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04junk", b"\x93NUMPY\x01\x00\x05\x00{{{{{"])
+def test_damaged_maps_are_one_line(camera, tmp_path, content):
+    (tmp_path / "map.npy").write_bytes(content)
+    with pytest.raises(TableError, match=r"cannot be read as \.npy"):
+        command.train(
+            camera / "frames", camera / "counts.csv", perspective=tmp_path / "map.npy"
+        )
+
+
+def test_inputs_are_never_replaced(camera, trained, tmp_path, capsys):
+    model = tmp_path / "model.skops"
+    model.write_bytes((trained / "model.skops").read_bytes())
+    before = model.read_bytes()
+    arguments = ["crowd", "count", str(model), str(camera / "video.avi"), "--force"]
+    assert run([*arguments, "-o", str(model)]) == 2
+    assert "is read by this command" in capsys.readouterr().err
+    assert model.read_bytes() == before
+    given = (camera / "counts.csv").read_bytes()
+    again = ["crowd", "train", str(camera / "frames"), str(camera / "counts.csv"), "--force"]
+    assert run([*again, "-o", str(camera)]) == 2
+    assert (camera / "counts.csv").read_bytes() == given
+
+
+def test_a_page_that_cannot_be_written_stops_before_the_work(camera, trained, tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    arguments = ["crowd", "count", str(trained / "model.skops"), str(camera / "video.avi")]
+    report = ["--report", str(tmp_path / "file" / "page.html")]
+    assert run([*arguments, "-o", str(tmp_path / "c.csv"), *report]) == 2
+    assert "is a file, not a folder" in capsys.readouterr().err
+    assert not (tmp_path / "c.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("unit", np.array([np.nan])),
+        ("unit", np.array([])),
+        ("names", ["left", "right"]),
+        ("centre", np.zeros(3)),
+        ("numbers", np.arange(3)),
+        ("empty", np.zeros((96, 128), dtype=np.uint8)),
+        ("scene.level", float("nan")),
+        ("scene.motion", True),
+        ("scene.roi", np.zeros((96, 128), dtype=bool)),
+        ("scene.person", np.zeros((96, 128))),
+        ("setting.smoothing", float("inf")),
+    ],
+)
+def test_a_model_that_was_tampered_with_is_damaged(trained, tmp_path, part, value):
+    state = read_state(trained / "model.skops", CROWD_FORMAT)
+    *outer, last = part.split(".")
+    inner = state[outer[0]] if outer else state
+    assert last in inner
+    inner[last] = value
+    content = {k: v for k, v in state.items() if k not in ("format", "version", "activehuber")}
+    (tmp_path / "m.skops").write_bytes(state_bytes(CROWD_FORMAT, content))
+    with pytest.raises(TableError, match="is damaged"):
+        load_model(tmp_path / "m.skops")

@@ -93,7 +93,10 @@ def test_lines_without_a_count_need_no_frame(tmp_path):
     [
         ("820,many", "'many' in 'count' is not a number; leave it empty if not counted"),
         ("820,-2", "a count of -2 in 'count' is negative; leave it empty if not counted"),
-        ("820,inf", "a count of inf in 'count' is infinite; leave it empty if not counted"),
+        (
+            "820,inf",
+            "a count of inf in 'count' is more than 1,000,000; leave it empty if not counted",
+        ),
         ("820.5,2", "frame 820.5 is not a whole number; give frame numbers from 1"),
         ("inf,2", "frame inf is not a whole number; give frame numbers from 1"),
         ("seq_820,2", "'seq_820' in 'frame' is not a number; give frame numbers from 1"),

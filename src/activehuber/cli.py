@@ -535,6 +535,7 @@ def crowd_train_command(
         from activehuber.tables import check_outputs, write_files
 
         check_outputs(output, NAMES, force=force)
+        _check_not_inputs([output / name for name in NAMES], [frames, counts])
         found = train(
             frames, counts, roi=roi, perspective=perspective, line=perspective_line, tell=tell
         )
@@ -565,8 +566,11 @@ def crowd_count_command(
             raise TableError(f"{path} is a directory; give the name of a file")
         if path.exists() and not force:
             raise TableError(f"{path} exists; use --force to replace it or another name")
-    if report is not None and report.absolute() == output.absolute():
+    if report is not None and report.resolve() == output.resolve():
         raise TableError("-o and --report are the same file")
+    _check_not_inputs(wanted, [model, frames])
+    for path in wanted:
+        _check_folder_of(path)
     with _progress(quiet=False) as tell:
         tell(0.0, "starting")
         from activehuber.crowd.command import count
@@ -579,6 +583,27 @@ def crowd_count_command(
     _show_counts(found, loaded, time.perf_counter() - started)
     for path in wanted:
         print(path)
+
+
+def _check_not_inputs(outputs: list[Path], inputs: list[Path]) -> None:
+    """Raise if a file to write is one of those to read, even where files are replaced."""
+    from activehuber.tables import TableError
+
+    read = {path.resolve() for path in inputs}
+    for path in outputs:
+        if path.resolve() in read:
+            raise TableError(f"{path} is read by this command; write to another place")
+
+
+def _check_folder_of(path: Path) -> None:
+    """Raise before the work if a file could not be written after it."""
+    from activehuber.tables import TableError
+
+    there = next(parent for parent in path.absolute().parents if parent.exists())
+    if not there.is_dir():
+        raise TableError(f"{path}: {there} is a file, not a folder")
+    if not os.access(there, os.W_OK):
+        raise TableError(f"{path}: the folder {there} cannot be written to")
 
 
 def _show_counts(counted: Counted, model: CrowdModel, seconds: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +31,7 @@ from activehuber.crowd.features import (
 from activehuber.crowd.frames import Frames, Image, load_opencv, open_frames, read_image
 from activehuber.crowd.model import CrowdModel, check_same_camera, load_model, model_bytes
 from activehuber.crowd.page import CrowdReport, FrameLine, Picture, render
-from activehuber.tables import TableError, csv_text, listed
+from activehuber.tables import TableError, csv_text, first_line, listed
 
 # Pictures on the page: counts not believed, and frames to check the foreground by.
 MOST_DOUBTED, SAMPLES = 24, 8
@@ -130,20 +132,24 @@ def train(
     backgrounds, described, scene = _describe(frames, scene, tell, None)
     lost = _lost_counts(given, described)
     tell(0.7, "choosing and fitting")
-    counter = fit_counter(
-        described,
-        np.where(described.readable[:, None], given.values, np.nan),
-        given.names,
-        coverage=COVERAGE,
-        report=lambda words: tell(0.8, words),
-    )
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always")
+        counter = fit_counter(
+            described,
+            np.where(described.readable[:, None], given.values, np.nan),
+            given.names,
+            coverage=COVERAGE,
+            report=lambda words: tell(0.8, words),
+        )
+    # Fits of a few counts repeat themselves; every doubt is told once, in the notes.
+    told = dict.fromkeys(f"The fit: {first_line(doubt.message)}." for doubt in doubts)
     total = given.values.sum(axis=1)
     counted = Counted(
         frames,
         counter.count(described),
         total,
         counter.doubted,
-        (*given.notes, *lost, *_notes(frames, described)),
+        (*given.notes, *lost, *told, *_notes(frames, described)),
     )
     model = CrowdModel(scene, counter, backgrounds.images[-1], described.columns)
     tell(0.92, "drawing the page")
@@ -223,9 +229,12 @@ def _scene_of(
 
 def _read_map(path: Path) -> Matrix:
     try:
-        found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise TableError(f"--perspective {path} cannot be read as .npy: {error}") from None
+        # From memory: NumPy does not close a file that it cannot read.
+        found = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
+    except Exception as error:
+        # NumPy lets through whatever a damaged file leads to; nothing in it has been run.
+        words = first_line(error) or "it is empty or damaged"
+        raise TableError(f"--perspective {path} cannot be read as .npy: {words}") from None
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "biuf":
         raise TableError(f"--perspective {path}: it must hold one array of numbers")
     return found.astype(float)

@@ -440,7 +440,8 @@ def fit_counter(
     usable = int(np.sum(~np.isnan(total) & described.readable))
     if usable < FEWEST:
         raise TableError(
-            f"{usable} frames can be read and have all their counts; {FEWEST} are needed"
+            f"{usable} frames can be read and have all their counts; count {FEWEST} at least "
+            "(left and right in the same frames)"
         )
     setting = choose(Search(described, thinned(total)), uncounted=uncounted, report=report)
     search = Search(described, total)

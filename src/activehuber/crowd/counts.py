@@ -37,6 +37,8 @@ FRAME = "frame"
 TOTAL = ("count",)
 DIRECTIONS = ("left", "right")
 FEWEST = 10
+# No frame shows more people than this.
+MOST_PEOPLE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ def _find_columns(table: Table, path: Path) -> dict[str, str]:
 def _counts_of(table: Table, title: str, path: Path) -> Vector:
     """A column of counts of shape (n_rows,), NaN where a cell is empty."""
     numbers = _numbers_of(table.frame[title], title, path, "leave it empty if not counted")
-    for wrong, words in ((numbers < 0, "negative"), (np.isinf(numbers), "infinite")):
+    large = f"more than {MOST_PEOPLE:,}"
+    for wrong, words in ((numbers < 0, "negative"), (numbers > MOST_PEOPLE, large)):
         if np.any(wrong):
             cell = f"a count of {numbers[np.argmax(wrong)]:g} in {title!r} is {words}"
             _blame(path, wrong, f"{cell}; leave it empty if not counted")

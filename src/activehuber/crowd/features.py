@@ -57,6 +57,8 @@ FULL_DIFFERENCE = 80.0
 # edge, over the level of the foreground.
 EDGE_LEVELS = (2.0, 4.0, 6.5)
 CANNY = (60, 140)
+# Largest over smallest height of a person in one scene.
+MOST_PERSPECTIVE = 1e3
 GREY_LEVELS = 16
 # Blobs below this share of a person's squared height are specks.
 BLOB_SHARE = 0.02
@@ -144,6 +146,11 @@ def make_scene(
             raise TableError(
                 "the perspective map must hold the height of a person in pixels at every "
                 "place, all above 0"
+            )
+        if np.max(perspective) > MOST_PERSPECTIVE * np.min(perspective):
+            raise TableError(
+                f"heights of a person that differ {MOST_PERSPECTIVE:g} times and more are no "
+                "perspective; give heights in pixels"
             )
         person = cv2.resize(
             np.asarray(perspective, dtype=float), shape[::-1], interpolation=cv2.INTER_AREA

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from activehuber.crowd.counter import Counter, Scaling, Setting
-from activehuber.crowd.features import Scene
+from activehuber.crowd.features import Scene, working_shape
 from activehuber.crowd.frames import Frames, Image
 from activehuber.persistence import (
     CROWD_FORMAT,
@@ -19,6 +19,9 @@ from activehuber.persistence import (
     state_bytes,
 )
 from activehuber.tables import TableError, first_line
+
+# No model averages over more frames than this.
+MOST_SMOOTHING = 1000.0
 
 
 @dataclass(frozen=True)
@@ -113,11 +116,42 @@ def _model_of(state: dict[str, Any]) -> CrowdModel:
     )
     empty = np.asarray(state["empty"], dtype=np.uint8)
     columns = {name: slice(int(a), int(b)) for name, (a, b) in state["columns"].items()}
-    width = counter.model.n_features_in_
-    shapes = (scene.person.shape, empty.shape[:2])
-    if any(shape != scene.roi.shape for shape in shapes) or len(counter.scaling.scale) != width:
+    model = CrowdModel(scene, counter, empty, columns)
+    _check_parts(model)
+    return model
+
+
+def _check_parts(model: CrowdModel) -> None:
+    """Raise unless shapes fit together and numbers are what they stand for."""
+    scene, counter = model.scene, model.counter
+    width, q = counter.model.n_features_in_, len(counter.names)
+    shape = working_shape(scene.height, scene.width)
+    targets, rows = counter.model.intercept_, np.asarray(counter.model.X_fit_)
+    fits = (
+        scene.roi.shape == scene.person.shape == shape
+        and model.empty.shape == (*shape, 3)
+        and counter.scaling.centre.shape == counter.scaling.scale.shape == (width,)
+        and tuple(model.columns) == scene.views
+        and max(part.stop for part in model.columns.values()) == width
+        and np.size(targets) == q
+        and counter.unit.shape == (q + (q > 1),)
+        and len(counter.numbers) == len(rows)
+    )
+    if not fits:
         raise ValueError("its parts do not fit together")
-    return CrowdModel(scene, counter, empty, columns)
+    setting = counter.setting
+    numbers = np.concatenate(
+        [
+            *(counter.unit, counter.scaling.centre, scene.person.ravel(), np.ravel(targets)),
+            *(counter.model.dual_coef_.ravel(), rows.ravel()),
+            [counter.coverage, counter.held_out, setting.smoothing],
+        ]
+    )
+    positive = np.concatenate([counter.scaling.scale, scene.person.ravel(), [scene.level]])
+    if not (np.all(np.isfinite(numbers)) and np.all(positive > 0.0) and scene.roi.any()):
+        raise ValueError("a number in it is not what it stands for")
+    if np.any(counter.unit < 0.0) or not 0.0 <= setting.smoothing <= MOST_SMOOTHING:
+        raise ValueError("a number in it is out of range")
 
 
 def check_same_camera(model: CrowdModel, frames: Frames) -> None:
