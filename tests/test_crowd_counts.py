@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from activehuber.crowd.counts import read_counts, write_counts
+from activehuber.crowd.counts import counts_csv, read_counts
 from activehuber.crowd.frames import Frames
-from activehuber.tables import TableError
+from activehuber.tables import TableError, write_file
 
 NUMBERS = tuple(range(801, 851))
 FRAMES = Frames(Path("cam"), NUMBERS, tuple(f"{n}.jpg" for n in NUMBERS), 24, 32)
@@ -163,7 +163,8 @@ def test_written_counts_are_read_back(tmp_path):
     path = tmp_path / "new" / "out.csv"
     values = np.linspace(0, 30, 50)
     values[3] = np.nan
-    write_counts(path, NUMBERS, {"count": values, "lower": values - 1, "upper": values + 1})
+    columns = {"count": values, "lower": values - 1, "upper": values + 1}
+    write_file(path, counts_csv(NUMBERS, columns))
     lines = path.read_text().splitlines()
     assert lines[0] == "frame,count,lower,upper"
     assert lines[4] == "804,,,"
@@ -173,5 +174,5 @@ def test_written_counts_are_read_back(tmp_path):
 
 def test_columns_of_another_length_write_nothing(tmp_path):
     with pytest.raises(ValueError, match="shorter"):
-        write_counts(tmp_path / "out.csv", (1, 2, 3), {"count": np.zeros(2)})
+        write_file(tmp_path / "out.csv", counts_csv((1, 2, 3), {"count": np.zeros(2)}))
     assert os.listdir(tmp_path) == []

@@ -14,7 +14,7 @@ import numpy as np
 import activehuber
 from activehuber._typing import Matrix, Vector
 from activehuber.crowd.counter import fit_counter
-from activehuber.crowd.counts import Counts, read_counts
+from activehuber.crowd.counts import Counts, counts_csv, read_counts
 from activehuber.crowd.features import (
     Backgrounds,
     Described,
@@ -31,7 +31,7 @@ from activehuber.crowd.features import (
 from activehuber.crowd.frames import Frames, Image, load_opencv, open_frames, read_image
 from activehuber.crowd.model import CrowdModel, check_same_camera, load_model, model_bytes
 from activehuber.crowd.page import CrowdReport, FrameLine, Picture, render
-from activehuber.tables import TableError, csv_text, first_line, listed
+from activehuber.tables import TableError, first_line, listed
 
 # Pictures on the page: counts not believed, and frames to check the foreground by.
 MOST_DOUBTED, SAMPLES = 24, 8
@@ -66,8 +66,8 @@ class Counted:
 
     def csv(self) -> bytes:
         """frame,count,lower,upper and more; an empty cell where a frame was skipped."""
-        columns = [_rounded(values) for values in self.columns.values()]
-        return csv_text(["frame", *self.columns], [self.frames.numbers, *columns]).encode()
+        columns = {name: _rounded(values) for name, values in self.columns.items()}
+        return counts_csv(self.frames.numbers, columns)
 
 
 def _rounded(values: Vector) -> list[float]:

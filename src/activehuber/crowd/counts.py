@@ -25,7 +25,6 @@ from activehuber.tables import (
     read_table,
     shortened,
     sniff_delimiter,
-    write_file,
 )
 
 if TYPE_CHECKING:
@@ -91,20 +90,22 @@ def read_counts(path: str | Path, frames: Frames) -> Counts:
     return Counts(names, out, table.notes)
 
 
-def write_counts(path: str | Path, numbers: Iterable[int], table: Mapping[str, Vector]) -> None:
-    """Write the counts of frames, the whole file or none.
+def counts_csv(numbers: Iterable[int], table: Mapping[str, Iterable[float]]) -> bytes:
+    """The content of a file with the counts of frames.
 
     Parameters
     ----------
-    path : str or Path
-        Its folder is made if it is not there; a file that is there is replaced.
     numbers : iterable of int, n of them
         Frame numbers.
-    table : mapping of str to ndarray of shape (n,)
+    table : mapping of str to n numbers
         Columns in their order, as count, lower, upper; NaN is written as an empty cell.
+
+    Returns
+    -------
+    bytes
     """
     columns: list[Iterable[float]] = [[int(number) for number in numbers], *table.values()]
-    write_file(Path(path), csv_text([FRAME, *table], columns).encode())
+    return csv_text([FRAME, *table], columns).encode()
 
 
 # --- columns ----------------------------------------------------------------------------
