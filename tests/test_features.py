@@ -9,6 +9,7 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from activehuber import features as module
 from activehuber.features import TableFeatures, as_frame
 from activehuber.tables import TableError
 
@@ -197,3 +198,19 @@ def test_mixed_objects_and_nullable_types():
     features = TableFeatures(min_count=1).fit(frame)
     assert features.kinds_ == ("number", "category", "number", "category", "number")
     assert np.all(np.isfinite(features.transform(frame)))
+
+
+def test_rows_in_blocks_and_columns_in_groups_are_the_same(table, monkeypatch):
+    whole = TableFeatures().fit(table)
+    bent = table.astype({"size": object, "town": object})
+    bent.loc[[2, 70], "size"] = "big"
+    bent.loc[[5, 71], "town"] = ["d", "e"]
+    features, notes = whole.transform_and_tell(bent)
+    assert notes[0].endswith("size (2).") and notes[1].endswith("town (d, e).")
+    monkeypatch.setattr(module, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(module, "NUMBERS_AT_ONCE", 1)
+    parts = TableFeatures().fit(table)
+    assert parts.sentences_ == whole.sentences_
+    again, told = parts.transform_and_tell(bent)
+    np.testing.assert_allclose(again, features, rtol=1e-12, atol=1e-14)
+    assert told == notes

@@ -125,7 +125,7 @@ def test_equals_single_fits(params):
         ours = HLRegressor(threshold=xi, **params).fit(X, y)
         for fitted in ours._fitted:
             coef, b = path.at(xi)
-            fitted.dual_coef[...] = coef.reshape(60, -1)
+            fitted.coefficients[...] = coef.reshape(60, -1)
         ours.intercept_ = b
         np.testing.assert_allclose(
             ours.predict(X), model.predict(X), atol=1e-8 * np.nanmax(np.abs(y))
@@ -230,8 +230,10 @@ def test_fitted_regressor_leaves_out_what_it_removed():
     labels = np.where(model.removed_, np.nan, y)
     np.testing.assert_allclose(path.y, labels)
     again = huber_path(X, labels, gamma=0.5)
-    np.testing.assert_allclose(path.thresholds, again.thresholds, rtol=1e-8)
-    np.testing.assert_allclose(path.dual_coef, again.dual_coef, atol=1e-8)
+    # Rounding decides whether a path was solved anew once more, which leaves a breakpoint.
+    assert path.n_events == again.n_events
+    ours, theirs = ([p.at(xi)[0] for xi in again.thresholds[:-1]] for p in (path, again))
+    np.testing.assert_allclose(ours, theirs, atol=1e-8)
     # At its own threshold the path passes through the fit.
     coef, b = path.at(model.threshold_)
     np.testing.assert_allclose(coef, model.dual_coef_, atol=1e-9)

@@ -14,7 +14,17 @@ from skops import io as skops
 
 from activehuber import HLRegressor, View
 from activehuber.audit import audit
-from activehuber.persistence import Model, load_model, model_bytes, save_model
+from activehuber.persistence import (
+    FORMAT,
+    Model,
+    load_model,
+    model_bytes,
+    read_state,
+    regressor_of,
+    regressor_state,
+    save_model,
+    state_bytes,
+)
 from activehuber.tables import TableError
 from tests.test_audit import Quick, audit_module, make_table
 
@@ -79,6 +89,25 @@ def test_views_round_trip(rng, tmp_path, monkeypatch):
     save_model(model_of(found), tmp_path / "m.skops")
     again = load_model(tmp_path / "m.skops")
     np.testing.assert_array_equal(again.pipeline.predict(X), found.model.predict(X))
+
+
+@pytest.mark.parametrize("approximation", ["nystrom", "fourier", "linear"])
+def test_approximated_round_trip(rng, tmp_path, approximation):
+    X, y = rng.normal(size=(80, 3)), rng.normal(size=(80, 2))
+    y[:5, 0] = np.nan
+    views = [View([0, 1]), View([2], "laplacian")]
+    model = HLRegressor(
+        approximation=approximation, n_components=20, random_state=1, views=views, alpha=0.1
+    ).fit(X, y)
+    (tmp_path / "m.skops").write_bytes(state_bytes(FORMAT, {"model": regressor_state(model)}))
+    again = regressor_of(read_state(tmp_path / "m.skops", FORMAT)["model"])
+    new = rng.normal(size=(9, 3))
+    np.testing.assert_array_equal(again.predict(new), model.predict(new))
+    np.testing.assert_array_equal(again.predict_interval(new), model.predict_interval(new))
+    for name in ("removed_", "label_quality_", "coef_", "duality_gap_", "scale_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
+    with pytest.raises(ValueError, match="rows of an approximated fit are not saved"):
+        again.predict_interval(new, scale="local")
 
 
 def test_only_plain_types_are_in_the_file(path):

@@ -6,8 +6,10 @@ table -> features -> parameters chosen, model fitted -> evidence a label -> tabl
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +21,12 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from activehuber._typing import Mask, Matrix, Vector
+from activehuber.basis import APPROXIMATION_NAMES
 from activehuber.classifier import HLClassifier
 from activehuber.features import TableFeatures, as_frame, words_of
 from activehuber.fitting import Data, ViewSettings, reduced_gram
 from activehuber.gram import DenseGram
+from activehuber.intervals import half_width
 from activehuber.linalg import BreakdownError
 from activehuber.model_selection import is_missing
 from activehuber.newton import solve
@@ -30,14 +34,29 @@ from activehuber.path import Trail, follow
 from activehuber.problem import Problem
 from activehuber.refinement import DEFAULT_REMOVAL
 from activehuber.regressor import HLRegressor
-from activehuber.report import LabelLine, Neighbour, PathSummary, Points, Report, render
+from activehuber.report import (
+    MAX_LINES,
+    LabelLine,
+    Neighbour,
+    PathSummary,
+    Points,
+    Report,
+    render,
+)
+from activehuber.rows import ArrayRows, Rows, blas_threads, one_blas_thread
 from activehuber.search import HLClassifierCV, HLRegressorCV
 from activehuber.tables import (
     TableError,
-    csv_text,
+    arrow_frame,
+    csv_line,
+    csv_rows,
+    file_digest,
     first_line,
+    harmless,
     listed,
+    mask_of_words,
     offending,
+    parquet_pieces,
     plain_text,
     read_numbers,
     shortened,
@@ -51,8 +70,19 @@ if TYPE_CHECKING:
 NOT_BELIEVED, KEPT, TRUSTED = "not believed", "kept", "trusted"
 # Most similar rows that are named.
 N_NEIGHBOURS = 5
-# Labels, worst first, whose similar rows are looked for; the page shows 2,000.
-MOST_EXPLAINED = 20_000
+# Labels, worst first, whose similar rows are looked for; the page shows 2,000. They are looked
+# for among so many labels in use, drawn at random if there are more.
+MOST_EXPLAINED, MOST_COMPARED = 20_000, 20_000
+# Labels up to which the model is fitted with the kernel itself: its Gram matrix takes 0.8 GB,
+# and a fit about twice that.
+LARGEST_EXACT = 10_000
+# Functions that stand for the kernel above that.
+N_COMPONENTS = 500
+AUTO = "auto"
+# Rows of a table on a cluster from which is learnt what to do with its columns.
+LOOKED_AT = 200_000
+# Passes over the rows after which two thirds of the bar of a fit have gone by.
+USUAL_PASSES = 25
 # Labels up to which the path over the threshold is followed exactly, and its work at most:
 # changes of a label, each of which costs a pass over the Gram matrix, times its entries. Up
 # to more labels the path is walked in steps, and above that not at all.
@@ -60,6 +90,8 @@ PATH_LABELS, PATH_WORK = 1_500, 1.2e9
 WALK_LABELS, WALK_STEPS, FEWER_STEPS = 6_000, 24, 10
 # Points of the path handed to the page.
 PATH_POINTS = 1_000
+# Labels of at least this size are written with a power of ten.
+LONGEST_PLAIN = 1e9
 # Below this share of explained variance the features say little.
 LITTLE_EXPLAINED = 0.2
 FEW_LABELS = 30
@@ -94,6 +126,17 @@ class Summary:
         What was chosen and how sure it is; what was done to the table, and warnings.
     settings : tuple of (name, value)
         All that is needed to get the same numbers again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import audit
+    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+    >>> y = np.sin(X.ravel())
+    >>> y[7] = np.nan
+    >>> summary = audit(X, y).summary
+    >>> summary.kind, summary.n_labelled, summary.n_unlabelled
+    ('regression', 59, 1)
     """
 
     kind: str
@@ -132,6 +175,17 @@ class Audit:
         `features` and `estimator`.
     report : activehuber.report.Report
         What the page shows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import audit
+    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+    >>> y = np.sin(X.ravel())
+    >>> y[7] += 5
+    >>> found = audit(X, y)
+    >>> int(found.labels["row"].iloc[0]), found.labels["verdict"].iloc[0]
+    (8, 'not believed')
     """
 
     labels: Any
@@ -141,11 +195,47 @@ class Audit:
     report: Report
 
     def to_csv(self, path: str | Path) -> None:
-        """Write `labels`; text that a spreadsheet would run gets an apostrophe in front."""
-        write_file(Path(path), table_csv(self.labels).encode())
+        """Write `labels`; text that a spreadsheet would run gets an apostrophe in front.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from activehuber import audit
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> found = audit(X, np.sin(X.ravel()))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found.to_csv(Path(folder) / "labels.csv")
+        ...     print((Path(folder) / "labels.csv").read_text().split(",")[:3])
+        ['row', 'given', 'fitted']
+        """
+        write_file(Path(path), table_csv(self.labels))
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write `labels`."""
+        """Write `labels`.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from activehuber import audit
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> found = audit(X, np.sin(X.ravel()))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found.to_parquet(Path(folder) / "labels.parquet")
+        ...     print((Path(folder) / "labels.parquet").read_bytes()[:4])
+        b'PAR1'
+        """
         import io
 
         out = io.BytesIO()
@@ -157,7 +247,25 @@ class Audit:
         write_file(Path(path), out.getvalue())
 
     def to_html(self, path: str | Path) -> None:
-        """Write the page: one file that asks nothing of the network."""
+        """Write the page: one file that asks nothing of the network.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from activehuber import audit
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> found = audit(X, np.sin(X.ravel()))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found.to_html(Path(folder) / "report.html")
+        ...     print((Path(folder) / "report.html").read_text()[:15].lower())
+        <!doctype html>
+        """
         write_file(Path(path), render(self.report).encode())
 
 
@@ -172,6 +280,8 @@ def audit(
     estimator: Any = None,
     coverage: float = 0.9,
     max_selection_rows: int = 2_000,
+    approximation: str | None = AUTO,
+    n_components: int = N_COMPONENTS,
     random_state: int = 0,
     progress: Progress | None = None,
     title: str = "table",
@@ -201,6 +311,12 @@ def audit(
     max_selection_rows : int, default=2000
         Parameters are chosen on so many labels at most, drawn at random; the model is then
         fitted to all.
+    approximation : {"auto", None, "nystrom", "fourier", "linear"}, default="auto"
+        What stands for the kernel in the model; see `HLRegressor`. "auto": None up to
+        10,000 labels, and "nystrom" above, which needs no matrix of the size of the table
+        squared.
+    n_components : int, default=500
+        Functions of the approximation in all; views share them evenly.
     random_state : int, default=0
     progress : callable, default=None
         Called with the share done and a few words.
@@ -223,72 +339,137 @@ def audit(
     >>> len(found.predictions) == int(spoilt.frame["progression"].isna().sum())
     True
     """
-    tell = progress or (lambda share, words: None)
-    _check_coverage(coverage)
+    options = Options(
+        coverage,
+        max_selection_rows,
+        approximation,
+        n_components,
+        random_state,
+        progress or _say_nothing,
+        title,
+    )
     frame = as_frame(X)
-    labels = _Labels.read(y, len(frame), classify=classify, name=target)
+    labels = Labels.read(y, len(frame), classify=classify, name=target)
     mask = _check_trusted(trusted, len(frame))
     names, id_name = _row_names(ids, len(frame))
-
-    tell(0.02, "making numbers of the columns")
+    options.tell(0.02, "making numbers of the columns")
     features = TableFeatures().fit(frame)
-    matrix = features.transform(frame)
+    rows = ArrayRows(features.transform(frame))
+    digest = data_hash or _hash_of(frame, labels)
+    encoded = Encoded(features, rows, labels, mask, names, id_name, digest)
+    found = audit_encoded(encoded, estimator, views, options)
+    if type(X).__module__.partition(".")[0] != "polars":
+        return found
+    return replace(
+        found, labels=_as_polars(found.labels), predictions=_as_polars(found.predictions)
+    )
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an audit is made; names as in `audit`."""
+
+    coverage: float
+    max_selection_rows: int
+    approximation: str | None
+    n_components: int
+    random_state: int
+    tell: Progress
+    title: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.coverage, (int, float)) or not 0.0 < self.coverage < 1.0:
+            raise TableError(
+                f"coverage must be a number between 0 and 1, got {self.coverage!r}"
+            )
+        if self.approximation not in (AUTO, None, *APPROXIMATION_NAMES):
+            raise TableError(
+                f"approximation must be auto, none, {', '.join(APPROXIMATION_NAMES)}, got "
+                f"{shortened(self.approximation)}"
+            )
+        whole = isinstance(self.n_components, (int, np.integer))
+        if not whole or isinstance(self.n_components, bool) or self.n_components < 1:
+            raise TableError(
+                f"n_components must be a whole number from 1, got {self.n_components!r}"
+            )
+
+    def approximation_of(self, n_labels: int) -> str | None:
+        """What stands for the kernel in a model of so many labels."""
+        if self.approximation != AUTO:
+            return self.approximation
+        return "nystrom" if n_labels > LARGEST_EXACT else None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A table as a fit takes it.
+
+    Attributes
+    ----------
+    features : TableFeatures
+        What made numbers of its columns.
+    rows : Rows
+        The numbers, wherever they are.
+    labels : Labels
+    trusted : ndarray of shape (n,), bool
+    names : ndarray of shape (n,)
+        Of the rows; `id_name` is the name of their column.
+    digest : str
+        A hash of the table.
+    """
+
+    features: TableFeatures
+    rows: Rows
+    labels: Labels
+    trusted: Mask
+    names: np.ndarray
+    id_name: str
+    digest: str
+
+
+def audit_encoded(
+    table: Encoded, estimator: Any, views: Sequence[View] | None, options: Options
+) -> Audit:
+    """The audit of a table whose columns are numbers already; see `audit`."""
+    tell, n = options.tell, len(table.rows)
     if estimator is None:
-        estimator = _chooser(classify, _views_of_features(views, features), random_state)
+        own = _views_of_features(views, table.features)
+        estimator = _chooser(table.labels.classify, own, options.random_state)
     elif views is not None:
         raise TableError("give views to the estimator itself, or leave the estimator out")
-
-    with threadpool_limits(1 if len(frame) <= ONE_THREAD_ROWS else None, user_api="blas"):
+    with threadpool_limits(1 if n <= ONE_THREAD_ROWS else None, user_api="blas"):
         tell(0.05, "choosing parameters and fitting")
-        choice = _choose_and_fit(
-            estimator, matrix, labels, mask, max_selection_rows, random_state, tell
-        )
+        choice = _choose_and_fit(estimator, table, options)
         tell(0.7, "following the threshold")
-        path, path_note = _follow_path(choice.regressor, labels)
+        path, path_note = _follow_path(choice.regressor, table.labels)
         tell(0.8, "looking for similar rows")
-        judged = _judge(choice, matrix, labels, mask, coverage)
+        judged = _judge(choice, table.labels, table.trusted, options.coverage)
         order = _worst_first(judged)
-        near, similarity = _similar_rows(choice.regressor, matrix, judged, order)
-        rest = _predictions_table(choice, matrix, labels, names, id_name, coverage)
+        similar = _similar_rows(choice.regressor, table.rows, judged, order, options)
+        tell(0.9, "predicting what is missing")
+        rest = _predictions_table(choice, table, options.coverage)
     left_at = _left_at(path, len(judged.rows))
-    reasons = _reasons(judged, near, order)
-
+    reasons = _reasons(judged, similar)
     tell(0.95, "writing it down")
-    summary = _summarise(
-        choice,
-        features,
-        labels,
-        judged,
-        coverage,
-        random_state,
-        (*path_note, *choice.notes),
-        len(frame),
-        data_hash or _hash_of(frame, labels),
-    )
-    table = _labels_table(judged, names, id_name, left_at, reasons, order)
+    notes = (*path_note, *similar.notes, *choice.notes)
+    summary = _summarise(choice, table, judged, options, notes)
+    verdicts = _labels_table(judged, table, left_at, reasons, order)
     report = _report(
-        title,
-        summary,
-        judged,
-        names,
-        left_at,
-        reasons,
-        order,
-        near,
-        similarity,
-        path,
-        choice,
+        options.title, summary, judged, table, left_at, reasons, order, similar, path, choice
     )
-    polars = type(X).__module__.partition(".")[0] == "polars"
-    model = Pipeline([("features", features), ("estimator", choice.estimator)])
-    return Audit(_as_input(table, polars), _as_input(rest, polars), summary, model, report)
+    model = Pipeline([("features", table.features), ("estimator", choice.estimator)])
+    return Audit(verdicts, rest, summary, model, report)
+
+
+def _say_nothing(share: float, words: str) -> None:
+    """Progress that no one asked for."""
 
 
 # --- what comes in ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Labels:
+class Labels:
     """Labels as they came and as the fit sees them.
 
     Attributes
@@ -306,24 +487,24 @@ class _Labels:
     name: str
 
     @classmethod
-    def read(cls, y: Any, n_rows: int, *, classify: bool, name: str | None) -> _Labels:
+    def read(cls, y: Any, n_rows: int, *, classify: bool, name: str | None) -> Labels:
+        """Labels of `n_rows` rows, or one line that says which of them are none."""
         import pandas as pd
 
         name = str(name or getattr(y, "name", None) or "target")
         if y is None:
             raise TableError("y is missing; mark rows without a label by NaN or None")
-        column = y if isinstance(y, pd.Series) else pd.Series(_as_list(y), dtype=object)
+        column = y if isinstance(y, pd.Series) else _as_series(y)
         if len(column) != n_rows:
             raise TableError(f"X has {n_rows} rows but y has {len(column)}")
         column = column.reset_index(drop=True)
         if classify:
             words = words_of(column)
             given = ~column.isna().to_numpy()
-            values = np.array([*words, None], dtype=object)[:-1]
+            values = _objects(words)
             values[~given] = None
         else:
-            types = {type(cell) for cell in column.dropna().tolist()}
-            flags = bool in types or np.bool_ in types
+            flags = _holds_flags(column)
             values = np.full(n_rows, np.nan) if flags else read_numbers(column)
             bad = offending(column, values)
             if bad:
@@ -339,6 +520,22 @@ class _Labels:
         return cls(values, given, classify, name)
 
 
+def _as_series(y: Any) -> pd.Series:
+    import pandas as pd
+
+    if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == np.float64:
+        return pd.Series(y)
+    return pd.Series(_as_list(y), dtype=object)
+
+
+def _holds_flags(column: pd.Series) -> bool:
+    """Whether some cells are true or false, which are no numbers."""
+    if column.dtype == np.float64:
+        return False
+    types = {type(cell) for cell in column.dropna().tolist()}
+    return bool in types or np.bool_ in types
+
+
 def _as_list(y: Any) -> list[Any]:
     if hasattr(y, "to_list"):
         return list(y.to_list())
@@ -348,9 +545,9 @@ def _as_list(y: Any) -> list[Any]:
     return list(values)
 
 
-def _check_coverage(coverage: Any) -> None:
-    if not isinstance(coverage, (int, float)) or not 0.0 < coverage < 1.0:
-        raise TableError(f"coverage must be a number between 0 and 1, got {coverage!r}")
+def _objects(values: list[Any]) -> np.ndarray:
+    """An array of shape (n,) of the values as they are, whatever they are."""
+    return np.array([*values, None], dtype=object)[:-1]
 
 
 def _check_trusted(trusted: Any, n_rows: int) -> Mask:
@@ -362,14 +559,14 @@ def _check_trusted(trusted: Any, n_rows: int) -> Mask:
     return mask.astype(bool)
 
 
-def _row_names(ids: Any, n_rows: int) -> tuple[list[Any], str]:
+def _row_names(ids: Any, n_rows: int) -> tuple[np.ndarray, str]:
     if ids is None:
-        return list(range(1, n_rows + 1)), "row"
+        return np.arange(1, n_rows + 1), "row"
     name = str(getattr(ids, "name", None) or "id")
-    names = _as_list(ids)
+    names = _objects(_as_list(ids))
     if len(names) != n_rows:
         raise TableError(f"X has {n_rows} rows but there are {len(names)} ids")
-    gone = np.flatnonzero(is_missing(np.array([*names, None], dtype=object)[:-1]))
+    gone = np.flatnonzero(is_missing(names))
     if len(gone):
         raise TableError(f"column {shortened(name)!r}: row {gone[0] + 1} has no id")
     first: dict[str, int] = {}
@@ -442,41 +639,125 @@ def _chooser(classify: bool, views: list[View] | None, random_state: int) -> Any
     return HLRegressorCV(views=views, removals=(DEFAULT_REMOVAL,), random_state=random_state)
 
 
-def _choose_and_fit(
-    estimator: Any,
-    X: Matrix,
-    labels: _Labels,
-    trusted: Mask,
-    most_rows: int,
-    random_state: int,
-    tell: Progress,
-) -> _Choice:
+def _choose_and_fit(estimator: Any, table: Encoded, options: Options) -> _Choice:
+    labels, X = table.labels, table.rows
     rows = np.flatnonzero(labels.given)
-    sampled = len(rows) > most_rows
+    count = len(rows)
+    approximation = options.approximation_of(count)
+    sampled = count > options.max_selection_rows
     if sampled:
-        rng = np.random.default_rng(random_state)
-        rows = np.sort(rng.choice(rows, most_rows, replace=False))
+        rng = np.random.default_rng(options.random_state)
+        rows = np.sort(rng.choice(rows, options.max_selection_rows, replace=False))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            if sampled:
+            if sampled or approximation is not None:
                 selection = clone(estimator).fit(
-                    X[rows], labels.values[rows], trusted=trusted[rows]
+                    X.take(rows), labels.values[rows], trusted=table.trusted[rows]
                 )
-                tell(0.4, "fitting to all labels")
+                options.tell(0.2, "fitting to all labels")
                 model = clone(_inner(selection))
                 # The ridge 2lλ is noise over signal: it stays, whatever the number of labels.
-                share = len(rows) / np.count_nonzero(labels.given)
-                model.set_params(alpha=model.alpha * share)
-                model.fit(X, labels.values, trusted=trusted)
+                model.set_params(alpha=model.alpha * len(rows) / count)
+                _fit_to_all(model, table, approximation, options)
             else:
-                selection = clone(estimator).fit(X, labels.values, trusted=trusted)
+                selection = clone(estimator).fit(
+                    _array(X), labels.values, trusted=table.trusted
+                )
                 model = _inner(selection)
             _ = model.label_quality_  # here, so that its warnings are caught too
         except (ValueError, TypeError) as error:
             raise TableError(first_line(error)) from error
     notes = tuple(dict.fromkeys(f"Warning: {first_line(w.message)}." for w in caught))
     return _Choice(model, selection, len(rows), tuple(n.replace("..", ".") for n in notes))
+
+
+def _fit_to_all(
+    model: Any, table: Encoded, approximation: str | None, options: Options
+) -> None:
+    """Fit with the parameters chosen; blocks of rows at a time if that is asked for."""
+    labels, trusted = table.labels.values, table.trusted
+    if approximation is None:
+        model.fit(_array(table.rows), labels, trusted=trusted)
+        return
+    if "approximation" not in model.get_params(deep=False):
+        raise TableError(
+            f"a {type(model).__name__} takes no approximation; use fewer labels, or none"
+        )
+    model.set_params(
+        approximation=approximation,
+        n_components=max(1, options.n_components // len(model.views or [None])),
+        random_state=options.random_state,
+    )
+    watched = WatchedRows(table.rows, _Watch(options.tell, 0.2, 0.7))
+    model.fit(watched, labels, trusted=trusted)
+    _ = model.label_quality_
+    watched.watch.tell = None  # the model keeps its rows, not who watched them
+
+
+def _array(rows: Rows) -> Matrix:
+    """All rows in memory; they are there already unless they are far away."""
+    return rows.X if isinstance(rows, ArrayRows) else rows.take(np.arange(len(rows)))
+
+
+@dataclass
+class _Watch:
+    """Passes over the rows as progress: how many there will be no one knows before."""
+
+    tell: Progress | None
+    first: float
+    last: float
+    passes: int = 0
+
+    def pass_begins(self) -> None:
+        """Tell it."""
+        self.passes += 1
+        if self.tell is not None:
+            done = 1.0 - math.exp(-self.passes / USUAL_PASSES)
+            share = self.first + (self.last - self.first) * done
+            self.tell(share, f"fitting to all labels, pass {self.passes} over the rows")
+
+
+class WatchedRows(Rows):
+    """Rows that tell when a pass over them begins."""
+
+    def __init__(self, rows: Rows, watch: _Watch) -> None:
+        self.rows, self.watch = rows, watch
+        self.n_rows, self.n_features = rows.n_rows, rows.n_features
+
+    def take(self, numbers: np.ndarray) -> Matrix:
+        """See `Rows`."""
+        return self.rows.take(numbers)
+
+    def run(self, work, shared=(), columns=(), chosen=None):
+        """See `Rows`."""
+        self.watch.pass_begins()
+        return self.rows.run(work, shared, columns, chosen)
+
+    def in_blocks_of(self, size: int) -> WatchedRows:
+        """See `Rows`."""
+        return WatchedRows(self.rows.in_blocks_of(size), self.watch)
+
+
+class ChosenRows(Rows):
+    """Some of other rows, by their numbers, increasing."""
+
+    def __init__(self, rows: Rows, numbers: np.ndarray) -> None:
+        self.rows, self.numbers = rows, numbers
+        self.n_rows, self.n_features = len(numbers), rows.n_features
+
+    def take(self, numbers: np.ndarray) -> Matrix:
+        """See `Rows`."""
+        return self.rows.take(self.numbers[numbers])
+
+    def run(self, work, shared=(), columns=(), chosen=None):
+        """See `Rows`."""
+        mine = self.numbers if chosen is None else self.numbers[chosen]
+        return self.rows.run(work, shared, columns, mine)
+
+    def in_blocks_of(self, size: int) -> ChosenRows:
+        """See `Rows`."""
+        return ChosenRows(self.rows.in_blocks_of(size), self.numbers)
 
 
 def _inner(selection: Any) -> Any:
@@ -495,14 +776,15 @@ class _Judged:
     rows : their places in the table
     given, fitted, expected : floats, or class numbers as floats
         `expected` is what the other rows say, without the label itself.
+    half : float
+        Half the width of the intervals; NaN for classes.
     """
 
     rows: np.ndarray
     given: Vector
     fitted: Vector
     expected: Vector
-    lower: Vector
-    upper: Vector
+    half: float
     residual: Vector
     quality: Vector
     removed: Mask
@@ -511,13 +793,22 @@ class _Judged:
 
     @property
     def verdicts(self) -> np.ndarray:
-        words = np.where(self.removed, NOT_BELIEVED, KEPT)
-        return np.where(self.trusted, TRUSTED, words)
+        """The words, shape (l,), object: every label points to one of three."""
+        words = np.array([KEPT, NOT_BELIEVED, TRUSTED], dtype=object)
+        return words[np.where(self.trusted, 2, self.removed.astype(int))]
+
+    @property
+    def lower(self) -> Vector:
+        """Lower ends of the intervals."""
+        return self.fitted - self.half
+
+    @property
+    def upper(self) -> Vector:
+        """Upper ends."""
+        return self.fitted + self.half
 
 
-def _judge(
-    choice: _Choice, X: Matrix, labels: _Labels, trusted: Mask, coverage: float
-) -> _Judged:
+def _judge(choice: _Choice, labels: Labels, trusted: Mask, coverage: float) -> _Judged:
     rows = np.flatnonzero(labels.given)
     model = choice.estimator
     shared = {
@@ -527,16 +818,17 @@ def _judge(
         "trusted": trusted[rows],
     }
     if labels.classify:
-        return _judge_classes(model, X, labels, rows, shared)
+        return _judge_classes(model, labels, rows, shared)
     given = labels.values[rows].astype(np.float64)
     left_out = np.asarray(model.loo_residuals_)[rows]
-    interval = np.asarray(model.predict_interval(X[rows], coverage=coverage))
+    used = ~shared["removed"]
+    weights = model._labels_fit[1][rows[used]]
     return _Judged(
         given=given,
         fitted=given - np.asarray(model.residuals_)[rows],
         expected=given - left_out,
-        lower=interval[:, 0],
-        upper=interval[:, 1],
+        # That of `predict_interval`, without another pass over the rows.
+        half=half_width(left_out[used], weights, coverage),
         residual=_in_units(left_out, float(model.scale_)),
         classes=(),
         **shared,
@@ -544,28 +836,27 @@ def _judge(
 
 
 def _judge_classes(
-    model: HLClassifier, X: Matrix, labels: _Labels, rows: np.ndarray, shared: dict[str, Any]
+    model: HLClassifier, labels: Labels, rows: np.ndarray, shared: dict[str, Any]
 ) -> _Judged:
     classes = [plain_text(name) for name in model.classes_]
-    own = np.array([classes.index(str(value)) for value in labels.values[rows]])
+    place = {name: number for number, name in enumerate(classes)}
+    own = np.array([place[str(value)] for value in labels.values[rows]])
     left_out = np.asarray(model.loo_residuals_)[rows]
+    residuals = np.asarray(model.residuals_)[rows]
     if left_out.ndim == 1:
         codes = 2.0 * own - 1.0
-        expected = (codes - left_out > model.cut_).astype(np.float64)
+        fitted, expected = (codes - each > model.cut_ for each in (residuals, left_out))
         residual = _in_units(left_out, float(model.estimator_.scale_))
     else:
         codes = np.where(own[:, None] == np.arange(len(classes)), 1.0, -1.0)
-        expected = np.argmax(codes - left_out, axis=1).astype(np.float64)
+        fitted, expected = (np.argmax(codes - e, axis=1) for e in (residuals, left_out))
         mine = left_out[np.arange(len(rows)), own]
         residual = _in_units(mine, np.asarray(model.estimator_.scale_)[own])
-    predicted = [classes.index(plain_text(name)) for name in model.predict(X[rows])]
-    nothing = np.full(len(rows), np.nan)
     return _Judged(
         given=own.astype(np.float64),
-        fitted=np.array(predicted, dtype=np.float64),
-        expected=expected,
-        lower=nothing,
-        upper=nothing,
+        fitted=fitted.astype(np.float64),
+        expected=expected.astype(np.float64),
+        half=np.nan,
         residual=residual,
         classes=tuple(classes),
         **shared,
@@ -585,46 +876,112 @@ def _worst_first(judged: _Judged) -> np.ndarray:
     return np.lexsort((judged.rows, -np.abs(judged.residual), quality))
 
 
-def _similar_rows(
-    model: HLRegressor, X: Matrix, judged: _Judged, order: np.ndarray
-) -> tuple[np.ndarray, Matrix]:
-    """For each label the labels in use most similar to it, by the kernel of the fit.
+@dataclass(frozen=True)
+class _Similar:
+    """For some labels the labels in use most similar to them, by the kernel of the fit.
 
-    Returns
-    -------
-    near : ndarray of shape (l, k), int
-        Places among the labels, most similar first; −1 where there is none.
-    similarity : ndarray of shape (l, k)
+    Attributes
+    ----------
+    wanted : ndarray of shape (w,), int
+        Places of these labels, worst first.
+    near : ndarray of shape (w, k), int
+        Places of the similar ones, most similar first.
+    similarity : ndarray of shape (w, k)
         K(x, z) / √(K(x, x) K(z, z)), from 0 to 1.
     """
-    count = len(judged.rows)
-    pool = np.flatnonzero(~judged.removed)
-    k = min(N_NEIGHBOURS, max(0, len(pool) - 1))
-    near = np.full((count, k), -1)
-    similarity = np.zeros((count, k))
+
+    wanted: np.ndarray
+    near: np.ndarray
+    similarity: Matrix
+    notes: tuple[str, ...] = ()
+
+    def of(self, rank: int) -> list[tuple[int, float]]:
+        """Places and similarities for the label of some rank, none if it was not asked for."""
+        pairs = zip(
+            self.near[rank : rank + 1].flat, self.similarity[rank : rank + 1].flat, strict=True
+        )
+        return [(int(place), float(value)) for place, value in pairs]
+
+
+def _similar_rows(
+    model: HLRegressor, X: Rows, judged: _Judged, order: np.ndarray, options: Options
+) -> _Similar:
     wanted = order[:MOST_EXPLAINED]
+    pool = np.flatnonzero(~judged.removed)
+    notes: tuple[str, ...] = ()
+    if len(pool) > MOST_COMPARED:
+        rng = np.random.default_rng(options.random_state)
+        pool = np.sort(rng.choice(pool, MOST_COMPARED, replace=False))
+        notes = (
+            f"Similar rows were looked for among {MOST_COMPARED:,} labels drawn at random, "
+            f"for the {len(wanted):,} worst labels.",
+        )
+    k = min(N_NEIGHBOURS, max(0, len(pool) - 1))
     if k == 0:
-        return near, similarity
-    views = model._settings.views
-    weights = model._fitted[0].view_weights
-    size = max(1, (1 << 22) // len(pool))
-    in_pool = np.full(count, -1)
+        nothing = np.empty((len(wanted), 0))
+        return _Similar(wanted, nothing.astype(int), nothing)
+    views, weights = model._settings.views, model._fitted[0].view_weights
+    kernel = _Kernel(views, weights, X.take(judged.rows[pool]))
+    asked = X.take(judged.rows[wanted])
+    in_pool = np.full(len(judged.rows), -1)
     in_pool[pool] = np.arange(len(pool))
-    own = _diagonal(views, weights, X[judged.rows])
-    for start in range(0, len(wanted), size):
-        some = wanted[start : start + size]
-        block = _kernel(views, weights, X[judged.rows[some]], X[judged.rows[pool]])
-        unit = np.sqrt(np.maximum(np.outer(own[some], own[pool]), 0.0))
-        block = np.divide(block, unit, out=np.zeros_like(block), where=unit > 0.0)
-        self_at = in_pool[some]
-        block[np.flatnonzero(self_at >= 0), self_at[self_at >= 0]] = -np.inf
-        best = np.argpartition(-block, k - 1, axis=1)[:, :k]
+    size = max(1, (1 << 20) // len(pool))
+    starts = range(0, len(wanted), size)
+
+    def nearest(start: int) -> tuple[np.ndarray, Matrix]:
+        here = slice(start, start + size)
+        return kernel.nearest(asked[here], in_pool[wanted[here]], k)
+
+    with one_blas_thread(), ThreadPoolExecutor(blas_threads()) as threads:
+        found = list(threads.map(nearest, starts))
+    near = pool[np.concatenate([best for best, _ in found])]
+    return _Similar(wanted, near, np.concatenate([values for _, values in found]), notes)
+
+
+class _Kernel:
+    """Similarity to some rows, as the kernel of Σ_α c^α f^α sees it."""
+
+    def __init__(self, views: tuple[ViewSettings, ...], weights: Vector, rows: Matrix) -> None:
+        self.views, self.weights, self.rows = views, weights, rows
+        self.norms = np.sqrt(np.maximum(_diagonal(views, weights, rows), 0.0))
+
+    def nearest(self, X: Matrix, own_place: np.ndarray, k: int) -> tuple[np.ndarray, Matrix]:
+        """Places of the k most similar rows and how similar they are, each of shape (n, k)."""
+        block = _kernel(self.views, self.weights, X, self.rows)
+        if np.ptp(self.norms) > 0.0:
+            np.divide(block, self.norms, out=block, where=self.norms > 0.0)
+        among = own_place >= 0
+        block[np.flatnonzero(among), own_place[among]] = -np.inf
+        best = _largest(block, k)
         values = np.take_along_axis(block, best, axis=1)
+        norms = np.sqrt(np.maximum(_diagonal(self.views, self.weights, X), 0.0))
+        norms = norms * (1.0 if np.ptp(self.norms) > 0.0 else self.norms[0])
+        values = values / np.where(norms > 0.0, norms, 1.0)[:, None]
         # Ties by place, so that the same table always names the same rows.
         ranks = np.lexsort((best, -values), axis=1)
-        near[some] = pool[np.take_along_axis(best, ranks, axis=1)]
-        similarity[some] = np.clip(np.take_along_axis(values, ranks, axis=1), 0.0, 1.0)
-    return near, similarity
+        values = np.clip(np.take_along_axis(values, ranks, axis=1), 0.0, 1.0)
+        return np.take_along_axis(best, ranks, axis=1), values
+
+
+def _largest(values: Matrix, k: int) -> np.ndarray:
+    """Places of the k largest of each row, in any order.
+
+    They are in the k groups of columns with the largest maxima, or in the last columns that
+    fill no group: that leaves few to be sorted.
+    """
+    rows, columns = values.shape
+    size = math.isqrt(columns)
+    count = columns // size
+    if count > k:
+        groups = values[:, : count * size].reshape(rows, count, size)
+        best = np.argpartition(groups.max(axis=2), -k, axis=1)[:, -k:]
+        inside = (best[:, :, None] * size + np.arange(size)).reshape(rows, -1)
+        rest = np.broadcast_to(np.arange(count * size, columns), (rows, columns - count * size))
+        places = np.concatenate([inside, rest], axis=1)
+    else:
+        places = np.broadcast_to(np.arange(columns), (rows, columns))
+    chosen = np.argpartition(np.take_along_axis(values, places, axis=1), -k, axis=1)[:, -k:]
+    return np.take_along_axis(places, chosen, axis=1)
 
 
 def _kernel(views: tuple[ViewSettings, ...], weights: Vector, X: Matrix, Z: Matrix) -> Matrix:
@@ -664,12 +1021,14 @@ class _Path:
     states: np.ndarray
 
 
-def _follow_path(model: HLRegressor, labels: _Labels) -> tuple[_Path | None, list[str]]:
+def _follow_path(model: HLRegressor, labels: Labels) -> tuple[_Path | None, list[str]]:
     """The path with all labels in use, down to the fit's own ξ, and what to say of it.
 
     That of the reduced problem: coefficients, most of the work of `huber_path`, are not needed.
     """
     count = int(np.count_nonzero(labels.given))
+    if model._settings.approximation is not None:
+        return None, ["With an approximation no path over the threshold is followed."]
     if model._several_targets:
         return None, ["With more than two classes no path over the threshold is followed."]
     if count > WALK_LABELS:
@@ -686,7 +1045,7 @@ def _follow_path(model: HLRegressor, labels: _Labels) -> tuple[_Path | None, lis
         return None, ["The path over the threshold is too ill-conditioned to be followed."]
 
 
-def _problem_of_all(model: HLRegressor, labels: _Labels) -> Problem:
+def _problem_of_all(model: HLRegressor, labels: Labels) -> Problem:
     assert model.X_fit_ is not None  # audit has features, no Gram matrix
     data = Data(model.X_fit_, *model._labels_fit)
     settings = replace(model._settings, view_weights=model._fitted[0].view_weights)
@@ -760,29 +1119,34 @@ def _path_summary(path: _Path | None, chosen: float) -> PathSummary | None:
 # --- words ------------------------------------------------------------------------------
 
 
-def _reasons(judged: _Judged, near: np.ndarray, order: np.ndarray) -> list[str]:
+def _reasons(judged: _Judged, similar: _Similar) -> list[str]:
     """One sentence a label, in the order of the rows."""
-    explained = np.zeros(len(judged.rows), dtype=bool)
-    explained[order[:MOST_EXPLAINED]] = True
     if judged.classes:
-        return [_class_reason(judged, near[i], i, explained[i]) for i in range(len(near))]
-    half = 0.5 * (judged.upper - judged.lower)
+        return _class_reasons(judged, similar)
+    half = judged.half
+    usual, width = _decimals(half, 0.0), _rough(half)
+    certain = usual is not None and np.isfinite(half) and half > 0.0
     out = []
-    for i in range(len(judged.rows)):
-        digits = _decimals(half[i], judged.given[i])
-        text = (
-            f"given {judged.given[i]:.{digits}f}, expected {judged.expected[i]:.{digits}f}"
-            f" ± {_rough(half[i])}"
-            if digits is not None
-            else f"given {judged.given[i]:.4g}, expected {judged.expected[i]:.4g}"
-            f" ± {half[i]:.2g}"
-        )
-        mine = near[i][near[i] >= 0]
-        if explained[i] and len(mine):
-            low, high = np.min(judged.given[mine]), np.max(judged.given[mine])
-            text += f"; {_most_similar(len(mine))} {_span(low, high, digits)}"
-        out.append(text)
+    for given, expected in zip(judged.given.tolist(), judged.expected.tolist(), strict=True):
+        if certain and abs(given) < LONGEST_PLAIN:
+            out.append(f"given {given:.{usual}f}, expected {expected:.{usual}f} ± {width}")
+        else:
+            out.append(_reason(given, expected, half))
+    if similar.near.shape[1]:
+        labels = judged.given[similar.near]
+        low, high = labels.min(axis=1).tolist(), labels.max(axis=1).tolist()
+        spoken = _most_similar(labels.shape[1])
+        for i, lowest, highest in zip(similar.wanted.tolist(), low, high, strict=True):
+            digits = _decimals(half, float(judged.given[i]))
+            out[i] += f"; {spoken} {_span(lowest, highest, digits)}"
     return out
+
+
+def _reason(given: float, expected: float, half: float) -> str:
+    digits = _decimals(half, given)
+    if digits is None:
+        return f"given {given:.4g}, expected {expected:.4g} ± {half:.2g}"
+    return f"given {given:.{digits}f}, expected {expected:.{digits}f} ± {_rough(half)}"
 
 
 def _most_similar(count: int) -> str:
@@ -801,7 +1165,7 @@ def _decimals(unit: float, value: float) -> int | None:
     if not np.isfinite(unit) or unit <= 0.0:
         unit = abs(value) / 100.0 or 1.0
     exponent = int(np.floor(np.log10(unit)))
-    if abs(value) >= 1e9 or exponent < -7:
+    if abs(value) >= LONGEST_PLAIN or exponent < -7:
         return None
     return max(0, 1 - exponent)
 
@@ -814,17 +1178,17 @@ def _rough(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-def _class_reason(judged: _Judged, near: np.ndarray, i: int, explained: bool) -> str:
+def _class_reasons(judged: _Judged, similar: _Similar) -> list[str]:
     name = [shortened(word) for word in judged.classes]
-    given, expected = int(judged.given[i]), int(judged.expected[i])
-    text = f"given {name[given]}, expected {name[expected]}"
-    mine = near[near >= 0]
-    if explained and len(mine):
-        votes = judged.given[mine].astype(int)
-        commonest = int(np.argmax(np.bincount(votes)))
-        count = int(np.count_nonzero(votes == commonest))
-        text += f"; {count} of the {len(mine)} most similar rows have {name[commonest]}"
-    return text
+    given, expected = judged.given.astype(int).tolist(), judged.expected.astype(int).tolist()
+    pairs = zip(given, expected, strict=True)
+    out = [f"given {name[mine]}, expected {name[theirs]}" for mine, theirs in pairs]
+    k = similar.near.shape[1]
+    for i, near in zip(similar.wanted.tolist(), similar.near, strict=True) if k else ():
+        votes = np.bincount(judged.given[near].astype(int))
+        commonest = int(np.argmax(votes))
+        out[i] += f"; {votes[commonest]} of the {k} most similar rows have {name[commonest]}"
+    return out
 
 
 def _explained(judged: _Judged) -> float:
@@ -841,16 +1205,9 @@ def _explained(judged: _Judged) -> float:
 
 
 def _summarise(
-    choice: _Choice,
-    features: TableFeatures,
-    labels: _Labels,
-    judged: _Judged,
-    coverage: float,
-    random_state: int,
-    notes: tuple[str, ...],
-    n_rows: int,
-    data_hash: str,
+    choice: _Choice, table: Encoded, judged: _Judged, options: Options, notes: tuple[str, ...]
 ) -> Summary:
+    labels, features, n_rows = table.labels, table.features, len(table.rows)
     model, regressor = choice.estimator, choice.regressor
     parameters = dict(getattr(choice.selection, "best_params_", {}))
     explained = _explained(judged)
@@ -870,18 +1227,16 @@ def _summarise(
         explained=explained,
         parameters=parameters,
         findings=tuple(
-            _findings(choice, labels, judged, explained, scale, coverage, parameters)
+            _findings(choice, labels, judged, explained, scale, options.coverage, parameters)
         ),
         notes=(*features.sentences_, *notes),
-        settings=_settings(
-            choice, regressor, parameters, coverage, random_state, data_hash, features
-        ),
+        settings=_settings(choice, regressor, parameters, options, table),
     )
 
 
 def _findings(
     choice: _Choice,
-    labels: _Labels,
+    labels: Labels,
     judged: _Judged,
     explained: float,
     scale: float | None,
@@ -899,9 +1254,10 @@ def _findings(
     }
     chosen = ", ".join(f"{key} {_short(value)}" for key, value in said.items())
     if chosen:
-        on = f"{choice.selection_rows} of the {len(judged.rows)} labels, drawn at random"
+        on = f"{choice.selection_rows:,} of the {len(judged.rows):,} labels, drawn at random"
         where = on if choice.selection_rows < len(judged.rows) else "all labels"
         out.append(f"Chosen on {where}: {chosen}.")
+    out += _on_approximation(choice.regressor)
     if labels.classify:
         out.append(f"The other rows agree with {explained:.0%} of the labels kept.")
     else:
@@ -911,7 +1267,7 @@ def _findings(
         kept = ~judged.removed
         # A label pulls the fit towards itself: it is asked of the fit without it.
         left_out = np.abs(choice.regressor.loo_residuals_[judged.rows])
-        inside = left_out <= 0.5 * (judged.upper - judged.lower)
+        inside = left_out <= judged.half
         if np.any(kept):
             out.append(
                 f"Intervals aim to hold {coverage:.0%} of right labels; they hold "
@@ -926,14 +1282,27 @@ def _findings(
     return out
 
 
+def _on_approximation(regressor: HLRegressor) -> list[str]:
+    approximation, basis = regressor._settings.approximation, regressor._fitted[0].basis
+    if approximation is None or basis is None:
+        return []
+    many = len(basis.places) > 1
+    stand = "stand" if many else "stands"
+    words = {
+        "nystrom": f"the {'kernels' if many else 'kernel'} at {approximation.n_components:,} "
+        f"rows drawn at random {stand} for all rows",
+        "fourier": f"{basis.width:,} random waves stand for the kernel",
+        "linear": "the features themselves stand for the kernel",
+    }
+    return [f"Approximated ({approximation.kind}): {words[approximation.kind]}."]
+
+
 def _settings(
     choice: _Choice,
     regressor: HLRegressor,
     parameters: dict[str, Any],
-    coverage: float,
-    random_state: int,
-    data_hash: str,
-    features: TableFeatures,
+    options: Options,
+    table: Encoded,
 ) -> tuple[tuple[str, str], ...]:
     import platform
 
@@ -950,15 +1319,16 @@ def _settings(
         "model": type(choice.estimator).__name__,
         **named,
         "kernel": "; ".join(kernels),
+        "approximation": _approximation_words(regressor),
         "alpha": f"{regressor._settings.alpha:.6g}",
         "threshold": _short(regressor.threshold_),
         "labels the choice was made on": str(choice.selection_rows),
-        "features": str(len(features.source_)),
-        "coverage of intervals": f"{coverage:g}",
-        "seed": str(random_state),
+        "features": str(len(table.features.source_)),
+        "coverage of intervals": f"{options.coverage:g}",
+        "seed": str(options.random_state),
         "duality gap": _short(regressor.duality_gap_),
         "KKT residual": _short(regressor.kkt_residual_),
-        "data SHA-256": data_hash,
+        "data SHA-256": table.digest,
         "activehuber": activehuber.__version__,
         "Python": platform.python_version(),
         "numpy": np.__version__,
@@ -966,6 +1336,13 @@ def _settings(
         "scikit-learn": sklearn.__version__,
     }
     return tuple(pairs.items())
+
+
+def _approximation_words(regressor: HLRegressor) -> str:
+    approximation = regressor._settings.approximation
+    if approximation is None:
+        return "none"
+    return f"{approximation.kind}, {len(regressor._fitted[0].coefficients)} functions"
 
 
 def _short(value: Any) -> str:
@@ -978,7 +1355,7 @@ def _short(value: Any) -> str:
     return shortened(value, 120)
 
 
-def _hash_of(frame: pd.DataFrame, labels: _Labels) -> str:
+def _hash_of(frame: pd.DataFrame, labels: Labels) -> str:
     """SHA-256 of the columns' names and cells as text, and of the labels."""
     out = hashlib.sha256()
     for name in frame.columns:
@@ -995,6 +1372,8 @@ def _hash_of(frame: pd.DataFrame, labels: _Labels) -> str:
 # --- what goes out ----------------------------------------------------------------------
 
 Columns = dict[str, Any]
+# Rows of a CSV file that are made at once.
+CSV_ROWS = 50_000
 
 
 def _id_name(name: str, others: Sequence[str]) -> str:
@@ -1004,12 +1383,11 @@ def _id_name(name: str, others: Sequence[str]) -> str:
 
 def _labels_table(
     judged: _Judged,
-    names: list[Any],
-    id_name: str,
+    table: Encoded,
     left_at: Vector,
     reasons: list[str],
     order: np.ndarray,
-) -> Columns:
+) -> pd.DataFrame:
     word = np.array(judged.classes, dtype=object)
 
     def value(numbers: Vector) -> Any:
@@ -1023,33 +1401,35 @@ def _labels_table(
         "residual": judged.residual[order],
         "left_at": left_at[order],
         "quality": judged.quality[order],
-        "verdict": judged.verdicts[order].astype(object),
-        "reason": np.array([reasons[i] for i in order], dtype=object),
+        "verdict": judged.verdicts[order],
+        "reason": _objects([reasons[i] for i in order.tolist()]),
     }
-    mine = [names[row] for row in judged.rows[order]]
-    return {_id_name(id_name, list(columns)): mine, **columns}
+    return _frame(table, judged.rows[order], columns)
 
 
-def _predictions_table(
-    choice: _Choice,
-    X: Matrix,
-    labels: _Labels,
-    names: list[Any],
-    id_name: str,
-    coverage: float,
-) -> Columns:
-    rows = np.flatnonzero(~labels.given)
-    columns = predict_columns(choice.estimator, X[rows], coverage)
-    return {_id_name(id_name, list(columns)): [names[row] for row in rows], **columns}
+def _predictions_table(choice: _Choice, table: Encoded, coverage: float) -> pd.DataFrame:
+    rows = np.flatnonzero(~table.labels.given)
+    exact = choice.regressor._settings.approximation is None
+    X = table.rows.take(rows) if exact else ChosenRows(table.rows, rows)
+    return _frame(table, rows, predict_columns(choice.estimator, X, coverage))
 
 
-def predict_columns(model: Any, X: Matrix, coverage: float) -> Columns:
+def _frame(table: Encoded, rows: np.ndarray, columns: Columns) -> pd.DataFrame:
+    """Columns as a data frame, the names of their rows in front."""
+    import pandas as pd
+
+    names = table.names[rows]
+    mine = names.tolist() if names.dtype == object else names
+    return pd.DataFrame({_id_name(table.id_name, list(columns)): mine, **columns})
+
+
+def predict_columns(model: Any, X: Any, coverage: float) -> Columns:
     """Predictions of a fitted HLRegressor or HLClassifier as columns of a table.
 
     Parameters
     ----------
     model : fitted estimator
-    X : ndarray of shape (n, d)
+    X : ndarray of shape (n, d), or Rows
         Features; n may be 0.
     coverage : float
 
@@ -1081,75 +1461,48 @@ def predict_columns(model: Any, X: Matrix, coverage: float) -> Columns:
     }
 
 
-def _as_input(columns: Columns, polars: bool) -> Any:
-    if polars:
-        import polars as pl
+def _as_polars(frame: pd.DataFrame) -> Any:
+    import polars as pl
 
-        return pl.DataFrame({name: list(values) for name, values in columns.items()})
-    import pandas as pd
-
-    return pd.DataFrame(columns)
+    return pl.DataFrame({name: frame[name].tolist() for name in frame.columns})
 
 
-def table_csv(frame: Any, leave_out: Sequence[str] = ()) -> str:
-    """A table of an audit as CSV; `given` as it was, quality and the rest with few digits."""
+def table_csv(frame: Any, leave_out: Sequence[str] = ()) -> Iterator[bytes]:
+    """A table of an audit as CSV in parts; `given` as it was, the rest with few digits."""
     names = [name for name in frame.columns if name not in leave_out]
-    columns = []
-    for name in names:
-        values = frame[name].to_list() if hasattr(frame[name], "to_list") else list(frame[name])
-        if name == "given":
-            values = [v if v is None else plain_text(v) for v in values]
-        elif name in ("quality", "probability"):
-            values = [v if v is None or np.isnan(v) else float(f"{v:.4g}") for v in values]
-        columns.append(values)
-    return csv_text(map(str, names), columns)
+    yield csv_line(harmless(str(name)) for name in names).encode("utf-8", "replace")
+    for start in range(0, len(frame), CSV_ROWS):
+        part = frame[start : start + CSV_ROWS]
+        columns = [_csv_column(name, part[name].to_numpy()) for name in names]
+        yield csv_rows(columns).encode("utf-8", "replace")
+
+
+def _csv_column(name: str, values: np.ndarray) -> Any:
+    if name == "given":
+        return [value if value is None else plain_text(value) for value in values.tolist()]
+    if name in ("quality", "probability"):
+        return ["" if value != value else f"{value:.4g}" for value in values.tolist()]
+    return values
 
 
 def _report(
     title: str,
     summary: Summary,
     judged: _Judged,
-    names: list[Any],
+    table: Encoded,
     left_at: Vector,
     reasons: list[str],
     order: np.ndarray,
-    near: np.ndarray,
-    similarity: Matrix,
+    similar: _Similar,
     path: _Path | None,
     choice: _Choice,
 ) -> Report:
-    def value(numbers: Vector, i: int) -> float | str:
-        return judged.classes[int(numbers[i])] if judged.classes else float(numbers[i])
-
-    def maybe(number: float) -> float | None:
-        return None if np.isnan(number) else float(number)
-
-    verdicts = judged.verdicts
-    shown = [str(names[row]) for row in judged.rows]
-    lines = [
-        LabelLine(
-            row=shown[i],
-            given=value(judged.given, i),
-            fitted=value(judged.fitted, i),
-            lower=maybe(judged.lower[i]),
-            upper=maybe(judged.upper[i]),
-            residual=float(judged.residual[i]),
-            left_at=maybe(left_at[i]),
-            quality=float(judged.quality[i]),
-            verdict=str(verdicts[i]),
-            reason=reasons[i],
-            neighbours=tuple(
-                Neighbour(shown[j], value(judged.given, j), float(s))
-                for j, s in zip(near[i], similarity[i], strict=True)
-                if j >= 0
-            ),
-        )
-        for i in order[:2_000]
-    ]
+    names = table.names[judged.rows]
+    lines = _label_lines(judged, names, left_at, reasons, order, similar)
     scale = summary.scale if summary.scale else float(np.max(choice.regressor.scale_))
     band = np.nan if summary.threshold is None or not scale else summary.threshold / scale
     points = Points(
-        row=np.array(shown, dtype=object),
+        row=names,
         given=judged.given,
         fitted=judged.fitted,
         residual=judged.residual,
@@ -1166,12 +1519,50 @@ def _report(
         n_unlabelled=summary.n_unlabelled,
         n_removed=summary.n_not_believed,
         scale=summary.scale,
-        lines=tuple(lines),
+        lines=lines,
         points=points,
         path=_path_summary(path, np.inf if summary.threshold is None else summary.threshold),
         findings=summary.findings,
         notes=summary.notes,
         settings=summary.settings,
+    )
+
+
+def _label_lines(
+    judged: _Judged,
+    names: np.ndarray,
+    left_at: Vector,
+    reasons: list[str],
+    order: np.ndarray,
+    similar: _Similar,
+) -> tuple[LabelLine, ...]:
+    """The worst labels, as many as the page may show."""
+
+    def value(numbers: Vector, i: int) -> float | str:
+        return judged.classes[int(numbers[i])] if judged.classes else float(numbers[i])
+
+    def maybe(number: float) -> float | None:
+        return None if np.isnan(number) else float(number)
+
+    verdicts = judged.verdicts
+    return tuple(
+        LabelLine(
+            row=str(names[i]),
+            given=value(judged.given, i),
+            fitted=value(judged.fitted, i),
+            lower=maybe(judged.fitted[i] - judged.half),
+            upper=maybe(judged.fitted[i] + judged.half),
+            residual=float(judged.residual[i]),
+            left_at=maybe(left_at[i]),
+            quality=float(judged.quality[i]),
+            verdict=str(verdicts[i]),
+            reason=reasons[i],
+            neighbours=tuple(
+                Neighbour(str(names[j]), value(judged.given, j), similarity)
+                for j, similarity in similar.of(rank)
+            ),
+        )
+        for rank, i in enumerate(order[:MAX_LINES])
     )
 
 
@@ -1183,3 +1574,128 @@ def with_notes(found: Audit, before: Sequence[str]) -> Audit:
         summary=replace(found.summary, notes=notes),
         report=replace(found.report, notes=notes),
     )
+
+
+# --- a table on a cluster ---------------------------------------------------------------
+
+
+def audit_parquet(
+    dataset: Any,
+    columns: Sequence[str],
+    target: str,
+    *,
+    identity: str | None = None,
+    trusted: str | None = None,
+    classify: bool = False,
+    views: Sequence[View] | None = None,
+    coverage: float = 0.9,
+    max_selection_rows: int = 2_000,
+    approximation: str | None = AUTO,
+    n_components: int = N_COMPONENTS,
+    random_state: int = 0,
+    progress: Progress | None = None,
+    title: str = "table",
+    client: Any,
+) -> Audit:
+    """The audit of Parquet files whose rows stay with the workers of a Dask cluster.
+
+    Labels, ids and results are on the client, features never are: what is to be done to the
+    columns is learnt from 200,000 rows drawn at random, and the workers do it.
+
+    Parameters
+    ----------
+    dataset : pyarrow.dataset.Dataset
+        On files that the workers can read.
+    columns : sequence of str
+        The columns to learn from.
+    target, identity, trusted : str
+        Names of columns.
+    client : distributed.Client
+
+    Returns
+    -------
+    Audit
+        See `audit`, also for the other parameters; the model is always an approximation.
+    """
+    from activehuber.cluster import dask_rows
+
+    kind = "nystrom" if approximation == AUTO else approximation
+    if kind is None:
+        raise TableError("a table on a cluster needs an approximation; leave out none")
+    tell = progress or _say_nothing
+    options = Options(
+        coverage, max_selection_rows, kind, n_components, random_state, tell, title
+    )
+    own = [name for name in (target, identity, trusted) if name]
+    as_text = [name for name in own if classify or name != target]
+    frame = arrow_frame(dataset.to_table(columns=own), as_text)
+    labels = Labels.read(frame[target], len(frame), classify=classify, name=target)
+    mask = np.zeros(len(frame), dtype=bool)
+    if trusted is not None:
+        mask = mask_of_words(frame[trusted], trusted)
+    names, id_name = _row_names(None if identity is None else frame[identity], len(frame))
+    tell(0.02, "learning what to do with the columns")
+    pieces = parquet_pieces(dataset)
+    sample, digest = _look_at_pieces(client, dataset, pieces, list(columns), random_state)
+    features = TableFeatures().fit(sample)
+    rows, _, _ = dask_rows(_encoded_pieces(pieces, features), None)
+    encoded = Encoded(features, rows, labels, mask, names, id_name, digest)
+    found = audit_encoded(encoded, None, views, options)
+    if len(sample) == len(frame):
+        return found
+    return with_notes(
+        found,
+        [f"The columns were looked at in {len(sample):,} of {len(frame):,} rows, at random."],
+    )
+
+
+def _look_at_pieces(
+    client: Any, dataset: Any, pieces: list[tuple[Any, int]], columns: list[str], seed: int
+) -> tuple[pd.DataFrame, str]:
+    """Some rows of all pieces, and a hash of the files; workers read both."""
+    import pyarrow as pa
+    from dask import delayed
+
+    from activehuber.cluster import collect
+
+    ends = np.cumsum([count for _, count in pieces])
+    total = int(ends[-1])
+    rng = np.random.default_rng(seed)
+    chosen = np.sort(rng.choice(total, min(total, LOOKED_AT), replace=False))
+    tasks = []
+    for (piece, count), end in zip(pieces, ends, strict=True):
+        first, last = np.searchsorted(chosen, (end - count, end))
+        numbers = chosen[first:last] - (end - count)
+        tasks.append(delayed(_some_rows, pure=False)(piece, columns, numbers))
+    tasks += [delayed(file_digest, pure=False)(path) for path in dataset.files]
+    found = collect(client, client.compute(tasks))
+    tables, digests = found[: len(pieces)], found[len(pieces) :]
+    digest = digests[0]
+    if len(digests) > 1:
+        digest = hashlib.sha256("".join(digests).encode()).hexdigest()
+    return arrow_frame(pa.concat_tables(tables)), digest
+
+
+def _some_rows(piece: Any, columns: list[str], numbers: np.ndarray) -> Any:
+    return piece.to_table(columns=columns).take(numbers)
+
+
+def _encoded_pieces(pieces: list[tuple[Any, int]], features: TableFeatures) -> Any:
+    """The features as a Dask array, a chunk for each piece."""
+    import dask.array as da
+    from dask import delayed
+
+    encoder = delayed(features, traverse=False, pure=False)
+    chunks = [
+        da.from_delayed(
+            delayed(_encoded_piece, pure=False)(piece, encoder),
+            (count, len(features.source_)),
+            np.float64,
+        )
+        for piece, count in pieces
+    ]
+    return da.concatenate(chunks, axis=0)
+
+
+def _encoded_piece(piece: Any, features: TableFeatures) -> Matrix:
+    return features.transform(arrow_frame(piece.to_table(columns=list(features.columns_))))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     assert_all_finite,
@@ -20,6 +21,7 @@ from sklearn.utils.validation import (
 
 from activehuber import validation as check
 from activehuber._typing import Mask, Vector
+from activehuber.intake import first_rows, is_streamed
 from activehuber.model_selection import is_missing
 from activehuber.noise_rates import (
     calibrate,
@@ -28,7 +30,7 @@ from activehuber.noise_rates import (
     population_cut,
     remaining_rates,
 )
-from activehuber.regressor import HLRegressor, ViewParameters
+from activehuber.regressor import COEFFICIENTS, HLRegressor, ViewParameters
 
 Rates = tuple[float, float]
 
@@ -48,7 +50,8 @@ class HLClassifier(ClassifierMixin, ViewParameters):
     ----------
     kernel, gamma, degree, coef0, kernel_params, views, view_weights, alpha, manifold, \
             agreement, graph, n_neighbors, threshold, removal, n_refinements, \
-            threshold_step, algorithm, fit_intercept, tol, max_iter, verbose
+            threshold_step, algorithm, fit_intercept, tol, max_iter, verbose, \
+            approximation, n_components, block_size, random_state
         As in `HLRegressor`, with the same defaults. `threshold` and `threshold_step` are
         in units of the codes ±1.
     noise_rates : (float, float), "estimate" or None, default=None
@@ -131,6 +134,10 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         tol=1e-10,
         max_iter=200,
         verbose=0,
+        approximation=None,
+        n_components=1000,
+        block_size="auto",
+        random_state=None,
         noise_rates=None,
     ):
         self.kernel = kernel
@@ -154,6 +161,10 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         self.tol = tol
         self.max_iter = max_iter
         self.verbose = verbose
+        self.approximation = approximation
+        self.n_components = n_components
+        self.block_size = block_size
+        self.random_state = random_state
         self.noise_rates = noise_rates
 
     def fit(self, X, y, sample_weight=None, trusted=None):
@@ -175,16 +186,32 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         Returns
         -------
         self : HLClassifier
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifier
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> HLClassifier().fit(X, y).classes_.tolist()
+        ['left', 'right']
         """
         # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
         draft = copy.copy(self)
-        validate_data(draft, X, dtype=np.float64)
+        if self.approximation is not None and is_streamed(X):
+            X, y = first_rows(X, y, draft)
+        else:
+            validate_data(draft, X, dtype=np.float64)
         classes, own = _read_classes(y)
         check_consistent_length(X, own)
         rates = _check_rates(self.noise_rates, len(classes))
         labels = _Labels.of(own, len(classes), sample_weight)
         params = self.get_params(deep=False)
         del params["noise_rates"]
+        if self.approximation is not None:
+            # All fits on the way see the same landmarks.
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            params["random_state"] = int(seed)
         HLRegressor(**params)._check_parameters()
         draft.classes_ = classes
         draft.estimator_, draft.noise_rates_ = _fit_best(params, X, labels, trusted, rates)
@@ -204,9 +231,19 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         -------
         ndarray of shape (n_rows,) or (n_rows, n_classes)
             h − `cut_` for two classes, positive for classes_[1]; else h of each class.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifier
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> decision = HLClassifier().fit(X, y).decision_function([[-2.0], [2.0]])
+        >>> bool(decision[0] < 0 < decision[1])
+        True
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        X = self.estimator_._check_new(X, owner=self)
         return self.estimator_._parts(X).sum(axis=1) + self.intercept_ - self.cut_
 
     def predict(self, X):
@@ -219,6 +256,15 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         Returns
         -------
         ndarray of shape (n_rows,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifier
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> HLClassifier().fit(X, y).predict([[-2.0], [2.0]]).tolist()
+        ['left', 'right']
         """
         decision = self.decision_function(X)
         if decision.ndim == 1:
@@ -241,6 +287,16 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         Returns
         -------
         ndarray of shape (n_rows, n_classes)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifier
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> probability = HLClassifier().fit(X, y).predict_proba([[-2.0], [2.0]])
+        >>> probability.shape, bool(np.allclose(probability.sum(axis=1), 1))
+        ((2, 2), True)
         """
         decision = self.decision_function(X)  # says so if the model is not fitted
         return self._calibration(decision)
@@ -258,6 +314,15 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifier
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> HLClassifier().fit(X, y).score(X, y)
+        1.0
         """
         classes, own = _read_classes(y)
         check_consistent_length(X, own, sample_weight)
@@ -275,7 +340,8 @@ class HLClassifier(ClassifierMixin, ViewParameters):
 
     def _assign(self, labels: _Labels) -> None:
         model = self.estimator_
-        self.dual_coef_, self.intercept_ = model.dual_coef_, model.intercept_
+        self._take_coefficients(model)
+        self.intercept_ = model.intercept_
         self.threshold_, self.n_iter_ = model.threshold_, model.n_iter_
         self.residuals_, self.loo_residuals_ = model.residuals_, model.loo_residuals_
         self.duality_gap_, self.kkt_residual_ = model.duality_gap_, model.kkt_residual_
@@ -288,6 +354,13 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         self._calibration = calibrate(
             codes, left_out - self.cut_, weights, self.noise_rates_ or (0.0, 0.0)
         )
+
+    def _take_coefficients(self, model: HLRegressor) -> None:
+        """`dual_coef_`, or `coef_` and `components_` with an approximation."""
+        for name in COEFFICIENTS:
+            self.__dict__.pop(name, None)
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
 
 
 # --- fitting ----------------------------------------------------------------------------

@@ -12,8 +12,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,8 @@ FILES = ("labels.csv", "predictions.csv", "report.html", "model.skops")
 # labels.csv holds what a person needs; the page has the rest.
 NOT_IN_CSV = ("residual", "left_at")
 SHOWN = 10
+# Labels not believed that --json lists, worst first; n_not_believed has their number.
+MOST_IN_JSON = 20_000
 
 app = typer.Typer(
     name="activehuber",
@@ -155,6 +158,24 @@ def audit_command(
         typer.Option(help="The column that says which labels are right (yes or no)."),
     ] = None,
     classify: Annotated[bool, typer.Option("--classify", help="Labels are classes.")] = False,
+    approximation: Annotated[
+        str,
+        typer.Option(
+            help="What stands for the kernel: none, nystrom, fourier or linear; auto is none "
+            "up to 10,000 labels, nystrom above."
+        ),
+    ] = "auto",
+    components: Annotated[
+        int, typer.Option(help="Functions of the approximation: more are nearer, and slower.")
+    ] = 500,
+    engine: Annotated[
+        str,
+        typer.Option(help="Who works: local, this process; dask, the workers of a cluster."),
+    ] = "local",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="Address of a Dask scheduler; without, a cluster on this machine."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     output: Annotated[
@@ -163,6 +184,10 @@ def audit_command(
 ) -> None:
     """Find the labels not to believe; write labels, predictions, a page and the model."""
     started = time.perf_counter()
+    _check_engine(engine, scheduler)
+    asked = _Asked(
+        table, target, identity, views, drop or [], trusted, classify, approximation, components
+    )
     with _progress(quiet=as_json) as tell:
         tell(0.0, "starting")
         # Imported here: --help and mistakes in the arguments need none of it.
@@ -170,69 +195,158 @@ def audit_command(
 
         check_outputs(output, FILES, force=force)
         tell(0.01, f"reading {table.name}")
-        found, coverage = _audit_file(
-            table, target, identity, views, drop or [], trusted, classify, tell
-        )
+        if engine == "local":
+            found = _audit_file(asked, tell)
+        else:
+            found = _audit_on_cluster(asked, scheduler, tell)
         tell(0.96, "writing the files")
-        contents = _contents(found, identity, coverage)
-        write_files(output, contents, force=force)
+        write_files(output, _contents(found, identity), force=force)
         tell(1.0, "done")
-    seconds = time.perf_counter() - started
+    spent = _Spent(time.perf_counter() - started, _peak_memory(), engine == "dask")
     if as_json:
-        print(json.dumps(_as_json(found, output, seconds), allow_nan=False))
+        print(json.dumps(_as_json(found, output, spent), allow_nan=False))
     else:
-        _show(found, table, output, seconds)
+        _show(found, table, output, spent)
 
 
-def _audit_file(
-    path: Path,
-    target: str,
-    identity: str | None,
-    views: Path | None,
-    drop: list[str],
-    trusted: str | None,
-    classify: bool,
-    tell: Callable[[float, str], None],
-) -> tuple[Audit, float]:
+@dataclass(frozen=True)
+class _Asked:
+    """Arguments of an audit; names as in `audit_command`."""
+
+    table: Path
+    target: str
+    identity: str | None
+    views: Path | None
+    drop: list[str]
+    trusted: str | None
+    classify: bool
+    approximation: str
+    components: int
+
+    @property
+    def as_text(self) -> list[str]:
+        """Columns whose cells are kept as they are written."""
+        named = (self.identity, self.target if self.classify else None, self.trusted)
+        return [name for name in named if name]
+
+    def features_of(self, columns: Sequence[str], repeated: Collection[str] = ()) -> list[str]:
+        """The columns to learn from, or one line on a name that is wrong."""
+        from activehuber.tables import TableError, listed
+
+        unwanted = _split_names(self.drop, set(columns))
+        roles = [
+            ("--target", self.target),
+            ("--id", self.identity),
+            ("--trusted", self.trusted),
+        ]
+        for option, name in [*roles, *(("--drop", name) for name in unwanted)]:
+            if name is None:
+                continue
+            if name not in columns:
+                near = f"; the table has {listed(columns, 12)}"
+                raise TableError(f"{option} {name}: there is no such column{near}")
+            if option != "--drop" and name in repeated:
+                raise TableError(f"{option} {name}: several columns have this name; rename one")
+        used = [name for _, name in roles if name is not None]
+        if len(set(used)) < len(used):
+            raise TableError("--target, --id and --trusted must be different columns")
+        if self.target in unwanted:
+            raise TableError(f"--drop {self.target}: this is the target")
+        without = {*used, *unwanted}
+        left = [name for name in columns if name not in without]
+        if not left:
+            raise TableError("no column is left to learn from besides the target")
+        return left
+
+    def options(self, tell: Callable[[float, str], None]) -> dict[str, Any]:
+        """Arguments of `audit` that do not depend on where the rows are."""
+        return {
+            "classify": self.classify,
+            "views": None if self.views is None else _read_views(self.views),
+            "approximation": None if self.approximation == "none" else self.approximation,
+            "n_components": self.components,
+            "title": self.table.name,
+            "target": self.target,
+            "coverage": COVERAGE,
+            "progress": lambda share, words: tell(0.05 + 0.9 * share, words),
+        }
+
+
+def _check_engine(engine: str, scheduler: str | None) -> None:
+    from importlib.util import find_spec
+
+    from activehuber.tables import TableError
+
+    if engine not in ("local", "dask"):
+        raise TableError(f"--engine must be local or dask, got {engine}")
+    if engine == "local" and scheduler is not None:
+        raise TableError("--scheduler is for --engine dask")
+    if engine == "dask" and (find_spec("dask") is None or find_spec("distributed") is None):
+        raise TableError("--engine dask needs Dask: pip install 'activehuber[dask,cli]'")
+
+
+def _audit_file(asked: _Asked, tell: Callable[[float, str], None]) -> Audit:
     from activehuber.audit import audit, with_notes
-    from activehuber.tables import TableError, listed, mask_of_words, read_table
+    from activehuber.tables import mask_of_words, read_table
 
-    groups = None if views is None else _read_views(views)
-    as_text = [name for name in (identity, target if classify else None, trusted) if name]
-    table = read_table(path, as_text)
-    frame = table.frame
-    unwanted = _split_names(drop, set(frame.columns))
-    roles = [("--target", target), ("--id", identity), ("--trusted", trusted)]
-    for option, name in [*roles, *(("--drop", name) for name in unwanted)]:
-        if name is None:
-            continue
-        if name not in frame.columns:
-            near = f"; the table has {listed(frame.columns, 12)}"
-            raise TableError(f"{option} {name}: there is no such column{near}")
-        if option != "--drop" and name in table.repeated:
-            raise TableError(f"{option} {name}: several columns have this name; rename one")
-    used = [name for _, name in roles if name is not None]
-    if len(set(used)) < len(used):
-        raise TableError("--target, --id and --trusted must be different columns")
-    if target in unwanted:
-        raise TableError(f"--drop {target}: this is the target")
-    X = frame.drop(columns=[*used, *unwanted])
-    if not X.shape[1]:
-        raise TableError("no column is left to learn from besides the target")
+    options = asked.options(tell)
+    table = read_table(asked.table, asked.as_text)
+    frame, trusted, identity = table.frame, asked.trusted, asked.identity
+    wanted = asked.features_of(list(frame.columns), table.repeated)
     found = audit(
-        X,
-        frame[target],
+        frame[wanted],
+        frame[asked.target],
         trusted=None if trusted is None else mask_of_words(frame[trusted], trusted),
         ids=None if identity is None else frame[identity],
-        classify=classify,
-        views=groups,
-        title=path.name,
-        target=target,
         data_hash=table.digest,
-        coverage=COVERAGE,
-        progress=lambda share, words: tell(0.05 + 0.9 * share, words),
+        **options,
     )
-    return with_notes(found, table.notes), COVERAGE
+    return with_notes(found, table.notes)
+
+
+def _audit_on_cluster(
+    asked: _Asked, scheduler: str | None, tell: Callable[[float, str], None]
+) -> Audit:
+    from activehuber.audit import audit_parquet
+    from activehuber.cluster import connected
+    from activehuber.tables import TableError, parquet_dataset
+
+    options = asked.options(tell)
+    dataset = parquet_dataset(asked.table)
+    names = dataset.schema.names
+    wanted = asked.features_of(names, [name for name in names if names.count(name) > 1])
+    tell(0.02, "reaching the cluster")
+    try:
+        with connected(scheduler) as client, _hushed_when_stopped():
+            return audit_parquet(
+                dataset,
+                wanted,
+                identity=asked.identity,
+                trusted=asked.trusted,
+                client=client,
+                **options,
+            )
+    except FileNotFoundError as error:
+        raise TableError(
+            f"a worker cannot read {asked.table.name}; all of them must see the file under "
+            f"the same name ({error})"
+        ) from None
+    except (ConnectionError, RuntimeError) as error:
+        # The cluster's own troubles say what to do.
+        raise TableError(str(error)) from error
+
+
+@contextmanager
+def _hushed_when_stopped() -> Iterator[None]:
+    """After Ctrl-C Dask complains of all that it was about to do; one line says it."""
+    import logging
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        for name in ("distributed", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        raise
 
 
 COVERAGE = 0.9
@@ -286,20 +400,20 @@ def _read_views(path: Path) -> list[View]:
     return out
 
 
-def _contents(found: Audit, identity: str | None, coverage: float) -> dict[str, bytes]:
-    """The four files."""
+def _contents(found: Audit, identity: str | None) -> dict[str, bytes | Iterable[bytes]]:
+    """The four files; tables are made while they are written."""
     from activehuber.audit import table_csv
     from activehuber.persistence import Model, model_bytes
     from activehuber.report import render
 
-    model = Model(found.model, found.summary.target, identity, coverage)
-    texts = (
+    model = Model(found.model, found.summary.target, identity, COVERAGE)
+    contents = (
         table_csv(found.labels, leave_out=NOT_IN_CSV),
         table_csv(found.predictions),
-        render(found.report),
+        render(found.report).encode("utf-8", "replace"),
+        model_bytes(model),
     )
-    encoded = [text.encode("utf-8", "replace") for text in texts]
-    return dict(zip(FILES, [*encoded, model_bytes(model)], strict=True))
+    return dict(zip(FILES, contents, strict=True))
 
 
 # --- predict ----------------------------------------------------------------------------
@@ -365,7 +479,29 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[float, str], None]]:
         yield lambda share, words: bar.update(task, completed=share, description=words)
 
 
-def _as_json(found: Audit, output: Path, seconds: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Spent:
+    """Seconds, and the most bytes of memory that this process held, if the system knows."""
+
+    seconds: float
+    memory: int | None
+    elsewhere: bool
+
+    def __str__(self) -> str:
+        peak = "" if self.memory is None else f", {self.memory / 2**30:.2f} GiB at most"
+        return f"{self.seconds:.1f} s{peak}{', workers not counted' * self.elsewhere}"
+
+
+def _peak_memory() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _as_json(found: Audit, output: Path, spent: _Spent) -> dict[str, Any]:
     import math
     from dataclasses import asdict
 
@@ -383,7 +519,7 @@ def _as_json(found: Audit, output: Path, seconds: float) -> dict[str, Any]:
     summary = plain(asdict(found.summary))
     summary["settings"] = dict(summary["settings"])
     files = {Path(name).stem: str(output / name) for name in FILES}
-    labels = found.labels[found.labels["verdict"] == "not believed"]
+    labels = found.labels[found.labels["verdict"] == "not believed"].head(MOST_IN_JSON)
     shown = [name for name in labels.columns if name not in NOT_IN_CSV]
     return {
         **summary,
@@ -392,11 +528,12 @@ def _as_json(found: Audit, output: Path, seconds: float) -> dict[str, Any]:
             for row in labels[shown].itertuples(index=False)
         ],
         "files": files,
-        "seconds": round(seconds, 3),
+        "seconds": round(spent.seconds, 3),
+        "peak_memory_bytes": spent.memory,
     }
 
 
-def _show(found: Audit, path: Path, output: Path, seconds: float) -> None:
+def _show(found: Audit, path: Path, output: Path, spent: _Spent) -> None:
     """The summary a person reads."""
     from rich import box
     from rich.console import Console
@@ -412,10 +549,10 @@ def _show(found: Audit, path: Path, output: Path, seconds: float) -> None:
         ("\n" + _one_line(path.name), "bold"),
         f" · {_one_line(summary.target)} · ",
         (
-            f"{bad} of {_count(summary.n_labelled, 'label')} not believed",
+            f"{bad:,} of {_count(summary.n_labelled, 'label')} not believed",
             "bold red" * (bad > 0),
         ),
-        f" · {_count(summary.n_unlabelled, 'prediction')} · {seconds:.1f} s\n",
+        f" · {_count(summary.n_unlabelled, 'prediction')}\n",
     )
     console.print(headline)
     worst = found.labels[found.labels["verdict"] == "not believed"].head(SHOWN)
@@ -431,7 +568,7 @@ def _show(found: Audit, path: Path, output: Path, seconds: float) -> None:
             )
         console.print(grid)
         if bad > len(worst):
-            console.print(f"… and {bad - len(worst)} more in {output / FILES[0]}\n")
+            console.print(f"… and {bad - len(worst):,} more in {output / FILES[0]}\n")
     for sentence in summary.findings:
         console.print(Text(f"• {_one_line(sentence)}"))
     for sentence in summary.notes:
@@ -439,6 +576,7 @@ def _show(found: Audit, path: Path, output: Path, seconds: float) -> None:
     console.print()
     for name, words in zip(FILES, _what_files_hold(summary), strict=True):
         console.print(Text(f"{output / name}", style="bold"), Text(words, style="dim"))
+    console.print(Text(str(spent), style="dim"))
 
 
 def _what_files_hold(summary: Any) -> list[str]:

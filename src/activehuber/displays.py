@@ -105,6 +105,15 @@ class ViewDisplay:
         Returns
         -------
         ViewDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, ViewDisplay
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> model = HLRegressor(gamma=1.0).fit(X, np.sin(X.ravel()))
+        >>> ViewDisplay.from_estimator(model, X).parts.shape
+        (40, 1)
         """
         _check_regressor(estimator, target)
         parts, intercept = estimator.predict_views(X), estimator.intercept_
@@ -225,6 +234,16 @@ class ThresholdPathDisplay:
         Returns
         -------
         ThresholdPathDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, ThresholdPathDisplay
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> model = HLRegressor(gamma=1.0, alpha=1e-2).fit(X, np.sin(3 * X.ravel()))
+        >>> display = ThresholdPathDisplay.from_estimator(model)
+        >>> bool(display.threshold == model.threshold_)
+        True
         """
         _check_regressor(estimator, target)
         path = estimator.threshold_path(
@@ -248,6 +267,15 @@ class ThresholdPathDisplay:
         Returns
         -------
         ThresholdPathDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import ThresholdPathDisplay, huber_path
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> path = huber_path(X, np.sin(3 * X.ravel()), gamma=1.0, alpha=1e-2)
+        >>> len(ThresholdPathDisplay.from_path(path, threshold=0.1).axes_)
+        2
         """
         if len(path.thresholds) < 2:
             raise ValueError("the path has one breakpoint only: there is nothing to draw")
@@ -374,6 +402,15 @@ class LabelQualityDisplay:
         Returns
         -------
         LabelQualityDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, LabelQualityDisplay
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> model = HLRegressor(gamma=1.0, alpha=1e-2).fit(X, np.sin(3 * X.ravel()))
+        >>> LabelQualityDisplay.from_estimator(model).quality.shape
+        (40,)
         """
         _check_regressor(estimator, target)
         y = estimator._labels_fit[0]

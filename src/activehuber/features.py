@@ -8,7 +8,7 @@ transformer with a plain state, so that a saved model needs no foreign type (`st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ FARTHEST = 1e8
 MISSING_LEVEL = "(missing)"
 # Bytes of the numeric table at most.
 MOST_BYTES = 2 * 2**30
+# Rows that become features at once, and numbers that are learnt from at once.
+ROWS_AT_ONCE, NUMBERS_AT_ONCE = 1 << 16, 1 << 22
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,14 @@ class Numbers:
     def take(self, keep: np.ndarray) -> Numbers:
         """Some of the columns."""
         return Numbers(self.fill[keep], self.centre[keep], self.scale[keep])
+
+    @classmethod
+    def joined(cls, parts: list[Numbers]) -> Numbers:
+        """Columns side by side."""
+        fills, centres, scales = zip(
+            *((part.fill, part.centre, part.scale) for part in parts), strict=True
+        )
+        return cls(np.concatenate(fills), np.concatenate(centres), np.concatenate(scales))
 
 
 @dataclass(frozen=True)
@@ -204,34 +214,41 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         absent = [name for name in self.columns_ if name not in there]
         if absent:
             raise TableError(f"the table lacks what the model needs: {listed(absent)}")
+        # What the dates of a column mean is settled by all of them together.
+        dates = {name: read_dates(frame[name]) for name in self._dates}
+        out, bent = np.empty((len(frame), len(self.source_))), _Bent()
+        for start in range(0, len(frame), ROWS_AT_ONCE):
+            here = slice(start, start + ROWS_AT_ONCE)
+            part = {name: values[here] for name, values in dates.items()}
+            for place, column in enumerate(self._columns(frame.iloc[here], part, bent)):
+                out[here, place] = column
+        return out, bent.sentences()
+
+    def _columns(
+        self, frame: pd.DataFrame, dates: dict[str, np.ndarray], bent: _Bent
+    ) -> Iterator[np.ndarray]:
+        """The features of some rows one by one, each of shape (n,)."""
         names = [n for n, k in zip(self.columns_, self.kinds_, strict=True) if k == NUMBER]
         values = _number_block(frame, names)
-        notes = _unreadable(frame, names, values)
+        bent.count_unreadable(frame, names, values)
         values = np.where(np.isfinite(values), values, np.nan)
-        blocks: dict[str, list[np.ndarray]] = {}
         standard = self._numbers.apply(values)
-        for place, name in enumerate(names):
-            blocks[name] = [standard[:, place]]
-            if self._gaps[place]:
-                blocks[name].append(np.isnan(values[:, place]).astype(np.float64))
-        unseen = []
+        place = 0
         for name, kind in zip(self.columns_, self.kinds_, strict=True):
-            if kind == FLAG:
+            if kind == NUMBER:
+                yield standard[:, place]
+                if self._gaps[place]:
+                    yield np.isnan(values[:, place]).astype(np.float64)
+                place += 1
+            elif kind == FLAG:
                 flags = read_numbers(frame[name])
-                blocks[name] = [np.where(np.isfinite(flags), flags, 0.0)]
+                yield np.where(np.isfinite(flags), flags, 0.0)
             elif kind == CATEGORY:
                 columns, new = _one_hot(self._categories[name], frame[name])
-                blocks[name] = columns
-                unseen += [f"{name} ({listed(new, 3)})"] if new else []
-            elif kind == DATE:
-                blocks[name] = self._date_columns(name, read_dates(frame[name]))
-        if unseen:
-            notes.append(f"Words that the model has not seen: {listed(unseen)}.")
-        flat = [column for name in self.columns_ for column in blocks[name]]
-        out = np.empty((len(frame), len(flat)))
-        for place, column in enumerate(flat):
-            out[:, place] = column
-        return out, notes
+                bent.add_unseen(name, new)
+                yield from columns
+            else:
+                yield from self._date_columns(name, dates[name])
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Names of the features, shape (n_features_out,)."""
@@ -315,7 +332,7 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         if kind is None:
             return "of a type that has no numbers"
         if kind in (FLAG, DATE):
-            return "constant" if len(set(column.tolist())) == 1 else ""
+            return "constant" if column.nunique(dropna=False) == 1 else ""
         if kind == CATEGORY:
             counts = Counter(words_of(column))
             if len(counts) == 1:
@@ -328,12 +345,15 @@ class TableFeatures(TransformerMixin, BaseEstimator):
     def _learn_numbers(self, frame: pd.DataFrame, kinds: dict[str, str], told: _Told) -> None:
         """Learn the columns of numbers; constant ones are taken out of `kinds`."""
         names = [name for name, kind in kinds.items() if kind == NUMBER]
-        values = _number_block(frame, names)
-        infinite = np.any(np.isinf(values), axis=0)
-        values = np.where(np.isfinite(values), values, np.nan)
-        counts = np.isnan(values).sum(axis=0)
-        learnt = Numbers.of(values)
-        keep = (learnt.scale > 0.0) | ((counts > 0) & (counts < len(values)))
+        # Some at a time: what is learnt of them takes several copies.
+        width = max(1, NUMBERS_AT_ONCE // len(frame))
+        groups = [names[start : start + width] for start in range(0, len(names), width)]
+        found = [_look_at_numbers(_number_block(frame, group)) for group in groups or [[]]]
+        learnt = Numbers.joined([each[0] for each in found])
+        counts, infinite, steps = (
+            np.concatenate([each[i] for each in found]) for i in (1, 2, 3)
+        )
+        keep = (learnt.scale > 0.0) | ((counts > 0) & (counts < len(frame)))
         self._numbers, self._gaps = learnt.take(keep), counts[keep] > 0
         for place, name in enumerate(names):
             if not keep[place]:
@@ -343,7 +363,6 @@ class TableFeatures(TransformerMixin, BaseEstimator):
                 continue
             told.gaps += [f"{name} ({counts[place]})"] if counts[place] else []
             told.infinite += [name] if infinite[place] else []
-        steps = np.all(values[1:] == values[:-1] + 1.0, axis=0) & (len(values) > 20)
         told.counters += [names[place] for place in np.flatnonzero(steps)]
 
     def _levels(self, column: pd.Series) -> tuple[Category, int]:
@@ -419,6 +438,13 @@ def as_frame(X: Any) -> pd.DataFrame:
 
 def words_of(column: pd.Series) -> list[str]:
     """Cells as text, numbers as one would write them, `MISSING_LEVEL` where there is none."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.StringDtype):
+        # Each word once: equal cells are equal text. Of objects that is not so (1 and True).
+        places, words = pd.factorize(column)
+        known = [str(word).strip() for word in words]
+        return np.array([*known, MISSING_LEVEL], dtype=object)[places].tolist()
     gone = column.isna().to_numpy()
     cells = column.astype(object).tolist()
     return [
@@ -474,17 +500,47 @@ def _seconds_or_numbers(column: pd.Series) -> np.ndarray:
     return read_numbers(column)
 
 
-def _unreadable(frame: pd.DataFrame, names: list[str], values: Matrix) -> list[str]:
-    """A sentence on cells that should be finite numbers and are not, or none."""
-    strange = [place for place in np.flatnonzero(~np.all(np.isfinite(values), axis=0))]
-    found = []
-    for place in strange:
-        there = ~frame[names[place]].isna().to_numpy()
-        count = int(np.count_nonzero(there & ~np.isfinite(values[:, place])))
-        found += [f"{names[place]} ({count})"] if count else []
-    return [f"Cells that are no finite numbers count as missing: {listed(found)}."] * bool(
-        found
-    )
+def _look_at_numbers(
+    values: Matrix,
+) -> tuple[Numbers, np.ndarray, np.ndarray, np.ndarray]:
+    """What standardises (n, d) values, their gaps, and which are infinite or count the rows."""
+    infinite = np.any(np.isinf(values), axis=0)
+    values = np.where(np.isfinite(values), values, np.nan)
+    counts = np.isnan(values).sum(axis=0)
+    steps = np.all(values[1:] == values[:-1] + 1.0, axis=0) & (len(values) > 20)
+    return Numbers.of(values), counts, infinite, steps
+
+
+@dataclass
+class _Bent:
+    """Cells of a new table that had to be bent, by the names of their columns."""
+
+    unreadable: Counter[str] = field(default_factory=Counter)
+    unseen: dict[str, set[str]] = field(default_factory=dict)
+
+    def count_unreadable(self, frame: pd.DataFrame, names: list[str], values: Matrix) -> None:
+        """Count cells that should be finite numbers and are not."""
+        for place in np.flatnonzero(~np.all(np.isfinite(values), axis=0)):
+            there = ~frame[names[place]].isna().to_numpy()
+            count = int(np.count_nonzero(there & ~np.isfinite(values[:, place])))
+            if count:
+                self.unreadable[names[place]] += count
+
+    def add_unseen(self, name: str, words: list[str]) -> None:
+        """Note words that are no level of a column."""
+        if words:
+            self.unseen.setdefault(name, set()).update(words)
+
+    def sentences(self) -> list[str]:
+        """What to say of them."""
+        out = []
+        if self.unreadable:
+            found = [f"{name} ({count})" for name, count in self.unreadable.items()]
+            out.append(f"Cells that are no finite numbers count as missing: {listed(found)}.")
+        if self.unseen:
+            new = [f"{name} ({listed(sorted(w), 3)})" for name, w in self.unseen.items()]
+            out.append(f"Words that the model has not seen: {listed(new)}.")
+        return out
 
 
 def _one_hot(category: Category, column: pd.Series) -> tuple[list[np.ndarray], list[str]]:

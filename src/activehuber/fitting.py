@@ -15,8 +15,12 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from activehuber import approximation as approximate
 from activehuber import graphs, refinement, thresholds
 from activehuber._typing import Mask, Matrix, Vector
+from activehuber.approximation import Approximation, BlockExpansion, BlockReduction
+from activehuber.basis import Basis, drawn
+from activehuber.block_gram import BlockFactor, BlockGram
 from activehuber.gram import DenseGram
 from activehuber.kernels import Kernel
 from activehuber.leave_one_out import leave_one_out, refit_without, units
@@ -32,6 +36,7 @@ from activehuber.reduction import (
     expand_views,
     needs_gram_matrix,
 )
+from activehuber.rows import Rows
 from activehuber.validation import check_memory
 from activehuber.weights import learn_weights
 
@@ -40,6 +45,8 @@ WEIGHTS_TOLERANCE = 1e-6
 # A warning comes when more than this share of the labels goes, or fewer than so many remain.
 MANY_REMOVED = 0.3
 FEW_LEFT = 10
+# View weights of an approximated fit are learnt on so many labels at most, evenly spaced.
+WEIGHT_LABELS = 20_000
 
 Result = TypeVar("Result")
 Complaint = tuple[type[Warning], str]
@@ -74,6 +81,8 @@ class Settings:
     ----------
     view_weights : ndarray of shape (m,) or None
         c; None if it is to be learnt.
+    approximation : Approximation or None
+        None: the kernels themselves.
     """
 
     views: tuple[ViewSettings, ...]
@@ -90,6 +99,7 @@ class Settings:
     tol: float
     max_iter: int
     verbose: int
+    approximation: Approximation | None = None
 
     @property
     def holds_matrices(self) -> bool:
@@ -117,15 +127,15 @@ class Data:
 
     Attributes
     ----------
-    X : ndarray of shape (n, d)
-        Or the (n, n) Gram matrix of a precomputed kernel.
+    X : ndarray of shape (n, d), or Rows
+        Or the (n, n) Gram matrix of a precomputed kernel. An approximated fit takes Rows.
     y : ndarray of shape (n, q)
         NaN where unlabelled.
     weights : ndarray of shape (n,)
     trusted : ndarray of shape (n, q), bool
     """
 
-    X: Matrix
+    X: Any
     y: Matrix
     weights: Vector
     trusted: Mask
@@ -134,6 +144,12 @@ class Data:
     def labelled(self) -> Mask:
         """Labels that count, shape (n, q): given, and of positive weight."""
         return ~np.isnan(self.y) & (self.weights > 0.0)[:, None]
+
+    def some_labels(self, most: int, seed: int) -> Data:
+        """Some rows with a label of the first target, in memory."""
+        rows = np.flatnonzero(self.labelled[:, 0])
+        rows = rows[drawn(len(rows), most, np.random.default_rng(seed))]
+        return Data(self.X.take(rows), self.y[rows], self.weights[rows], self.trusted[rows])
 
 
 @dataclass(frozen=True)
@@ -152,7 +168,10 @@ class Fitted:
 
     Attributes
     ----------
-    dual_coef : ndarray of shape (n, m)
+    coefficients : ndarray of shape (n, m), or (p,)
+        Of the kernels at the rows; of the functions of the basis if there is one.
+    basis : Basis or None
+        The functions of an approximated fit.
     view_weights : ndarray of shape (m,)
     view_weights_residual : float
         0 for given weights.
@@ -162,7 +181,7 @@ class Fitted:
         None if no one has asked for it yet.
     """
 
-    dual_coef: Matrix
+    coefficients: Matrix
     intercept: float
     view_weights: Vector
     view_weights_residual: float
@@ -175,6 +194,7 @@ class Fitted:
     n_labelled: int
     sigma: float | None
     evidence: Evidence | None
+    basis: Basis | None = None
 
 
 def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
@@ -201,7 +221,7 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
     """One target, and the warnings it deserves."""
     settings, task = target.settings, target.task
     trace = target.with_fallback(target.solve)
-    fit = recover(
+    fit = (recover if task.basis is None else approximate.recover)(
         target.reduction,
         trace.problem,
         trace.solution,
@@ -216,10 +236,12 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
         evidence = target.weigh(
             trace.problem, fit.solution, fit.residuals, fit.threshold, trace.sigma
         )
-    dual_coef = np.zeros((len(task.data.y), len(settings.views)))
-    dual_coef[task.rows] = fit.coefficients
+    coefficients = fit.coefficients
+    if task.basis is None:
+        coefficients = np.zeros((len(task.data.y), len(settings.views)))
+        coefficients[task.rows] = fit.coefficients
     fitted = Fitted(
-        dual_coef=dual_coef,
+        coefficients=coefficients,
         intercept=fit.intercept + target.centre,
         view_weights=target.reduction.weights,
         view_weights_residual=target.view_weights_residual,
@@ -232,6 +254,7 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
         n_labelled=int(np.count_nonzero(trace.problem.active)),
         sigma=trace.sigma,
         evidence=evidence,
+        basis=task.basis,
     )
     return fitted, complaints
 
@@ -308,8 +331,10 @@ def prediction_inflation(
     """√(1 + q(x)/μ) at new rows: by how much predictions there err more than the noise.
 
     q(x) = K(x, x) − k̃ᵀ B⁻¹ k̃ is the prior variance that the labels in use leave at x, as in
-    `leave_one_out`; without a graph and without agreement only.
+    `leave_one_out`; of exact fits without a graph and without agreement only.
     """
+    if fitted.basis is not None:
+        return _inflation_in_blocks(settings, data, fitted, index, X)
     used = data.labelled[:, index] & ~fitted.removed
     rows, mu = data.X[used], 2.0 * data.weights[used].sum() * settings.alpha
     shares = fitted.view_weights**2
@@ -328,6 +353,20 @@ def prediction_inflation(
         ones = solve_lower(factor, np.ones(len(rows)))
         variance += (1.0 - half.T @ ones) ** 2 / (ones @ ones)
     return np.sqrt(1.0 + np.maximum(variance, 0.0) / mu)
+
+
+def _inflation_in_blocks(
+    settings: Settings, data: Data, fitted: Fitted, index: int, X: Any
+) -> Vector:
+    """The same in the basis: q(x) = aᵀH⁻¹a, a = Ψ(x) bordered by a one."""
+    target = _Target(_Task(settings, data), index, fitted.view_weights)
+    problem, solution = _problem_again(target, fitted)
+    assert isinstance(solution.factor, BlockFactor)
+    new = BlockGram(X, None, target.reduction.features)
+    variance = solution.factor.variance(new, border=settings.fit_intercept)
+    usual = float(np.median(target.reduction.gram.left_out))
+    variance += np.maximum(new.left_out - usual, 0.0)
+    return np.sqrt(1.0 + variance / (2.0 * problem.total_weight * settings.alpha))
 
 
 def path_of_labels(
@@ -373,8 +412,12 @@ class _Task:
     rows : ndarray, int
         Rows of the expansion: all of them with a graph or with agreement, else those that
         are labelled for some target.
-    expansion : Expansion
+    expansion : Expansion or BlockExpansion
+    basis : Basis or None
+        The functions of an approximated fit.
     """
+
+    basis: Basis | None = None
 
     def __init__(self, settings: Settings, data: Data) -> None:
         self.settings, self.data = settings, data
@@ -384,8 +427,13 @@ class _Task:
         labelled = data.labelled.any(axis=1)
         self.rows = np.arange(len(data.y)) if everything else np.flatnonzero(labelled)
         self.coupled = coupled
-        self.expansion = self._expand()
-        self.reductions: dict[tuple[bytes, bytes], Reduction] = {}
+        self.expansion: Any
+        if settings.approximation is None:
+            self.expansion = self._expand()
+        else:
+            self.rows = np.arange(len(data.y))
+            self.expansion = self._expand_in_blocks(settings.approximation)
+        self.reductions: dict[tuple[bytes, bytes], Reduction | BlockReduction] = {}
 
     def sharpen(self) -> None:
         """Factor the penalties once more, exactly."""
@@ -418,11 +466,42 @@ class _Task:
                 exact=exact,
             )
         except BreakdownError:
-            raise ValueError(
-                f"manifold={settings.manifold:g} or agreement={settings.agreement:g} is too "
-                f"large beside alpha={settings.alpha:g} for double precision; use a larger "
-                "alpha or smaller weights of the other terms"
-            ) from None
+            raise self._too_large() from None
+
+    def _expand_in_blocks(self, approximation: Approximation) -> BlockExpansion:
+        settings, rows = self.settings, self.data.X
+        assert isinstance(rows, Rows)
+        kernels = [view.kernel for view in settings.views]
+        columns = [view.columns for view in settings.views]
+        self.basis, sample = approximate.build_basis(
+            approximation, kernels, columns, rows, settings.fit_intercept
+        )
+        graphs_of_sample = []
+        if settings.manifold > 0.0:
+            graphs_of_sample = [
+                self._penalty(view, view.select(sample)) for view in settings.views
+            ]
+        coupling = settings.agreement / settings.alpha if self.coupled else 0.0
+        penalty = approximate.graph_penalty(
+            self.basis,
+            sample,
+            graphs_of_sample,
+            settings.manifold / settings.alpha,
+            coupling,
+            rows,
+        )
+        try:
+            return BlockExpansion(rows, self.basis, penalty, coupling)
+        except BreakdownError:
+            raise self._too_large() from None
+
+    def _too_large(self) -> ValueError:
+        settings = self.settings
+        return ValueError(
+            f"manifold={settings.manifold:g} or agreement={settings.agreement:g} is too "
+            f"large beside alpha={settings.alpha:g} for double precision; use a larger "
+            "alpha or smaller weights of the other terms"
+        )
 
     def _penalty(self, view: ViewSettings, X: Matrix) -> Any:
         return graphs.build(
@@ -438,7 +517,7 @@ class _Task:
             return X
         return X[np.ix_(self.rows, self.rows)] if self.settings.precomputed else X[self.rows]
 
-    def reduce(self, position: np.ndarray, weights: Vector) -> Reduction:
+    def reduce(self, position: np.ndarray, weights: Vector) -> Any:
         """The reduction for some labelled rows, shared by targets that have the same."""
         key = (position.tobytes(), weights.tobytes())
         if key not in self.reductions:
@@ -530,7 +609,12 @@ class _Target:
 
     def _learn(self, trace: refinement.Trace) -> None:
         level = np.inf if trace.least_squares else trace.threshold
-        learnt = learn_weights(self.reduction, trace.problem, level)
+        reduction, problem = self.reduction, trace.problem
+        if isinstance(reduction, BlockReduction) and len(problem.y) > WEIGHT_LABELS:
+            places = np.linspace(0, len(problem.y) - 1, WEIGHT_LABELS).astype(np.intp)
+            reduction = reduction.sample(places)
+            problem = problem.on_some(places, reduction.gram)
+        learnt = learn_weights(reduction, problem, level)
         self.view_weights_residual = learnt.residual
         self._use(self.task.reduce(self.position, learnt.weights))
 

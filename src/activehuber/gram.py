@@ -41,6 +41,8 @@ SMALL = 256
 WELL_CONDITIONED = 1e6
 # Rows of an absolute-value pass held at once.
 BLOCK = 512
+# From this size on a quarter of the rows is solved first, to guess the pattern.
+COARSE_FROM = 800
 # Rows gathered at once.
 GATHER = 32
 
@@ -82,7 +84,18 @@ class Source(Protocol):
 class Gram(Protocol):
     """Q, symmetric positive semi-definite, of shape (l, l)."""
 
-    diagonal: Vector
+    @property
+    def diagonal(self) -> Vector: ...
+
+    @property
+    def missing(self) -> Vector:
+        """Prior variance that Q leaves out of the kernel's, above the median, shape (l,)."""
+        ...
+
+    @property
+    def coarse_step(self) -> int:
+        """Every so manieth label is solved first to guess the pattern of all; 0: none is."""
+        ...
 
     def __len__(self) -> int: ...
 
@@ -200,11 +213,16 @@ class DenseGram:
     def __init__(self, matrix: Matrix, *, keep_sources: bool = False) -> None:
         self.matrix = matrix
         self.diagonal = np.diagonal(matrix).copy()
+        self.missing = np.zeros(len(matrix))
         self.kept: dict[tuple[str, bytes], Source] | None = {} if keep_sources else None
         self.last_mean: tuple[Vector, float] | None = None
 
     def __len__(self) -> int:
         return len(self.matrix)
+
+    @property
+    def coarse_step(self) -> int:
+        return 4 if len(self) >= COARSE_FROM else 0
 
     def matvec(self, v: Vector) -> Vector:
         return multiply_symmetric(self.matrix, v)
@@ -617,8 +635,11 @@ def _ratio(numerator: Vector, denominator: Vector) -> Vector:
 class LowRankGram:
     """Q = Ψ Ψᵀ with Ψ of shape (l, r), r well below l; nothing of size l² is formed."""
 
+    coarse_step = 0  # products are cheap: the pattern of all labels is found at once
+
     def __init__(self, features: Matrix) -> None:
         self.features = features
+        self.missing = np.zeros(len(features))
         self.diagonal = np.einsum("ij,ij->i", features, features)
 
     def __len__(self) -> int:

@@ -109,7 +109,28 @@ def rbf_affinity(distances: Distances, gamma: float) -> Matrix:
 
 
 def chain_affinity(times: np.ndarray) -> sparse.csr_array:
-    """Affinity 1 between rows at consecutive whole times, in any order, shape (n, n)."""
+    """Affinity 1 between rows at consecutive whole times, in any order, shape (n, n).
+
+    Parameters
+    ----------
+    times : ndarray of shape (n,)
+        Whole numbers, such as numbers of frames.
+
+    Returns
+    -------
+    sparse array of shape (n, n)
+        W_ij = 1 where |times_i − times_j| = 1, else 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber.graphs import chain_affinity
+    >>> chain_affinity(np.array([3, 1, 2, 7])).toarray().astype(int)
+    array([[0, 0, 1, 0],
+           [0, 0, 1, 0],
+           [1, 1, 0, 0],
+           [0, 0, 0, 0]])
+    """
     order = np.argsort(times, kind="stable")
     near = np.diff(times[order]) == 1
     left, right = order[:-1][near], order[1:][near]
@@ -124,14 +145,52 @@ def degrees(affinity: Any) -> Vector:
 
 
 def plain_laplacian(affinity: Any) -> Any:
-    """L = D − W, sparse or dense as W is."""
+    """L = D − W, sparse or dense as W is.
+
+    fᵀLf = ½ Σ_ij w_ij (f_i − f_j)².
+
+    Parameters
+    ----------
+    affinity : array or sparse array of shape (n, n)
+        W, symmetric.
+
+    Returns
+    -------
+    array or sparse array of shape (n, n)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber.graphs import plain_laplacian
+    >>> plain_laplacian(np.array([[0.0, 2.0], [2.0, 0.0]]))
+    array([[ 2., -2.],
+           [-2.,  2.]])
+    """
     if sparse.issparse(affinity):
         return (sparse.diags_array(degrees(affinity)) - affinity).tocsr()
     return np.diag(degrees(affinity)) - affinity
 
 
 def normalised_laplacian(affinity: Any) -> Any:
-    """M = I − D^-½ W D^-½; rows and columns of isolated rows are zero."""
+    """M = I − D^-½ W D^-½; rows and columns of isolated rows are zero.
+
+    Parameters
+    ----------
+    affinity : array or sparse array of shape (n, n)
+        W, symmetric.
+
+    Returns
+    -------
+    array or sparse array of shape (n, n)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber.graphs import normalised_laplacian
+    >>> normalised_laplacian(np.array([[0.0, 2.0], [2.0, 0.0]])).round(6)
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    """
     degree = degrees(affinity)
     scale = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0.0)
     connected = (degree > 0.0).astype(np.float64)

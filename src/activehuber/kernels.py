@@ -73,6 +73,11 @@ class Kernel:
         """K(x, x) of every row, shape (n,)."""
         if self.name in ("rbf", "laplacian"):
             return np.ones(len(X))
+        if self.has_own_features:
+            features = self.own_features(X)
+            return np.einsum("ij,ij->i", features, features)
+        if self.name == "poly":
+            return (np.einsum("ij,ij->i", X * self.gamma, X) + self.coef0) ** self.degree
         return np.array([self.gram(row[None])[0, 0] for row in X])
 
     @property
@@ -200,13 +205,13 @@ def _rbf_blocks(
     scale = np.sqrt(2.0 * gamma)
     right = (Z - centre) * scale
     left = right if X is Z else (X - centre) * scale
-    right_half = -0.5 * np.einsum("ij,ij->i", right, right)
-    left_half = right_half if X is Z else -0.5 * np.einsum("ij,ij->i", left, left)
+    # The norms ride along in the product as two more columns: a pass over memory less each.
+    halves = [-0.5 * np.einsum("ij,ij->i", side, side) for side in (left, right)]
+    left_wide = np.column_stack([left, halves[0], np.ones(len(X))])
+    right_wide = np.column_stack([right, np.ones(len(Z)), halves[1]])
 
     def evaluate(rows: slice, target: Matrix) -> Matrix:
-        inner_products(left[rows], right, target)
-        target += right_half
-        target += left_half[rows, None]
+        inner_products(left_wide[rows], right_wide, target)
         np.minimum(target, 0.0, out=target)
         return np.exp(target, out=target)
 
@@ -227,26 +232,40 @@ def _laplacian_blocks(
     return evaluate
 
 
-def resolve_gamma(gamma: float | str | Vector, X: Matrix, weights: Vector) -> float | Vector:
+def resolve_gamma(gamma: Any, X: Matrix, weights: Vector) -> float | Vector:
     """γ as a number: "scale" is 1/(d·var) with weighted variance, "auto" is 1/d.
 
     As in `sklearn.svm.SVR`, except that weights count, so that a row of weight two is two
     rows; 1 if the variance is zero. An array must have one number a feature.
     """
     if not isinstance(gamma, str) and np.ndim(gamma) > 0:
-        widths = np.array(gamma, dtype=np.float64)
-        if widths.shape != (X.shape[1],):
-            raise ValueError(
-                f"gamma has {len(widths)} numbers for {X.shape[1]} features; give one a feature"
-            )
-        return widths
-    if gamma == "auto":
-        return 1.0 / X.shape[1]
+        return check_widths(gamma, X.shape[1])
     if gamma == "scale":
         row_weights = weights / weights.sum()
         mean = float(row_weights @ X.mean(axis=1))
         variance = float(row_weights @ np.mean((X - mean) ** 2, axis=1))
+        return gamma_of_variance(gamma, X.shape[1], variance, float(np.max(np.abs(X))))
+    return gamma_of_variance(gamma, X.shape[1], 0.0, 0.0)
+
+
+def check_widths(gamma: Any, n_features: int) -> Vector:
+    """γ as an array of one width a feature."""
+    widths = np.array(gamma, dtype=np.float64)
+    if widths.shape != (n_features,):
+        raise ValueError(
+            f"gamma has {len(widths)} numbers for {n_features} features; give one a feature"
+        )
+    return widths
+
+
+def gamma_of_variance(
+    gamma: float | str, n_features: int, variance: float, largest: float
+) -> float:
+    """γ of a name, for numbers of one variance and of `largest` size; a number as it is."""
+    if gamma == "auto":
+        return 1.0 / n_features
+    if gamma == "scale":
         # The variance of equal numbers is rounding, not zero.
-        rounding = (4.0 * np.finfo(np.float64).eps * float(np.max(np.abs(X)))) ** 2
-        return 1.0 / (X.shape[1] * variance) if variance > rounding else 1.0
+        rounding = (4.0 * np.finfo(np.float64).eps * largest) ** 2
+        return 1.0 / (n_features * variance) if variance > rounding else 1.0
     return float(gamma)

@@ -35,16 +35,21 @@ class LeaveOneOut:
         q_i: the prior variance of the prediction at row i that the other labels leave.
     ridge : ndarray of shape (l,)
         μ of one unit of weight; noise of variance σ² makes e_i vary as σ²(1 + q_i/μ_i).
+    missing : ndarray of shape (l,)
+        Prior variance that an approximation of the kernel leaves out at row i, beyond what it
+        leaves out at the median row; 0 without one. It tells how little is known there, as q
+        does, but takes no part in the fit.
     """
 
     residuals: Vector
     variance: Vector
     ridge: Vector
+    missing: Vector
 
     @property
     def inflation(self) -> Vector:
         """√(1 + q/μ): by how much the scale of e_i exceeds that of the noise."""
-        return np.sqrt(1.0 + self.variance / self.ridge)
+        return np.sqrt(1.0 + (self.variance + self.missing) / self.ridge)
 
 
 def leave_one_out(
@@ -69,7 +74,7 @@ def leave_one_out(
         refitted = np.array(
             [refit_without(problem, solution, i, threshold) for i in range(len(mu))]
         )
-        return LeaveOneOut(refitted, problem.gram.diagonal.copy(), ridge)
+        return LeaveOneOut(refitted, problem.gram.diagonal.copy(), ridge, problem.gram.missing)
     inverse, schur = _diagonals(problem, solution)
     leverage = np.where(free, np.clip(1.0 - mu * inverse, 0.0, 1.0), 0.0)
     left = np.maximum(1.0 - leverage * share, 1e-15)
@@ -77,7 +82,7 @@ def leave_one_out(
     left = np.where(free & (share == 1.0), np.maximum(mu * inverse, 1e-15), left)
     errors = np.where(free, residuals / left, residuals + schur * solution.v * share)
     variance = np.where(free, mu * leverage / left, np.maximum(schur, 0.0))
-    return LeaveOneOut(errors, variance, ridge)
+    return LeaveOneOut(errors, variance, ridge, problem.gram.missing)
 
 
 def rough_leave_one_out(
@@ -88,10 +93,10 @@ def rough_leave_one_out(
     With all labels free q is too small by what the bound ones would have told, which is
     enough to compare points of a path.
     """
-    grown = residuals * known.inflation**2
+    grown = residuals * (1.0 + known.variance / known.ridge)
     share = mu / known.ridge
     errors = np.where(solution.free, grown, residuals + known.variance * solution.v * share)
-    return LeaveOneOut(errors, known.variance, known.ridge)
+    return LeaveOneOut(errors, known.variance, known.ridge, known.missing)
 
 
 def units(weights: Vector, chosen: Mask) -> float:

@@ -84,6 +84,19 @@ class LabelledKFold(BaseCrossValidator):
         y : array-like of shape (n_samples,)
             NaN, None or pandas.NA marks unlabelled rows.
         groups : ignored
+
+        Yields
+        ------
+        train, test : ndarray of int
+            Every row without a label is in every `train`, none is in a `test`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import LabelledKFold
+        >>> y = np.array([1.0, np.nan, 2.0])
+        >>> [test.tolist() for train, test in LabelledKFold(2).split(np.zeros((3, 1)), y)]
+        [[0], [2]]
         """
         if y is None:
             raise ValueError("LabelledKFold needs y: it must know which rows are labelled")
@@ -97,7 +110,10 @@ class LabelledKFold(BaseCrossValidator):
                 f"n_splits={self.n_splits} is more than the {len(labelled)} labelled rows"
             )
         folds = StratifiedKFold if self.stratify else KFold
-        splitter = folds(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
+        # scikit-learn's stacking sets random_state on any splitter that has one; without
+        # shuffling there is nothing random, and KFold would refuse it.
+        seed = self.random_state if self.shuffle else None
+        splitter = folds(self.n_splits, shuffle=self.shuffle, random_state=seed)
         classes = class_numbers(y, labelled) if self.stratify else None
         for _, part in splitter.split(labelled, classes):
             test = labelled[part]

@@ -14,14 +14,12 @@ import numpy as np
 
 from activehuber import huber
 from activehuber._typing import Mask, Vector
-from activehuber.gram import DenseGram, Factor, Source
+from activehuber.gram import Factor, Source
 from activehuber.linalg import BreakdownError
 from activehuber.problem import EPSILON, Problem
 
 # Labels beyond this share of the threshold are put where a change of state is cheap.
 LIKELY_BOUND = 0.7
-# From this size on a quarter of the rows is solved first, to guess the pattern.
-COARSE_FROM = 800
 # Newton steps spent on that guess at most.
 COARSE_STEPS = 4
 # Steps before a run of falling thresholds takes over (see `_continuation`).
@@ -128,7 +126,7 @@ def _starting_point(
     problem: Problem, threshold: float, source: Source, start: Solution | None
 ) -> _Point:
     """The given start, a fit to some of the rows, or the least-squares fit."""
-    if start is None and _is_large(problem):
+    if start is None and problem.gram.coarse_step:
         v = coarse_solution(problem, threshold)
         fitted = problem.gram.matvec(v)
     else:
@@ -137,21 +135,10 @@ def _starting_point(
     return _point(problem, v, fitted, problem.intercept_for(fitted, threshold))
 
 
-def _is_large(problem: Problem) -> bool:
-    return isinstance(problem.gram, DenseGram) and len(problem.gram) >= COARSE_FROM
-
-
 def coarse_solution(problem: Problem, threshold: float) -> Vector:
-    """v of the same problem on every fourth label in use, zero on the other rows."""
-    rows = np.flatnonzero(problem.active)[::4]
-    part = Problem(
-        problem.gram.subset(rows),
-        problem.y[rows],
-        problem.weights[rows],
-        problem.alpha,
-        problem.fit_intercept,
-        np.ones(len(rows), dtype=bool),
-    )
+    """v of the same problem on some of the labels in use, zero on the other rows."""
+    rows = np.flatnonzero(problem.active)[:: problem.gram.coarse_step]
+    part = problem.on_some(rows, problem.gram.subset(rows))
     v = np.zeros_like(problem.y)
     v[rows] = solve(part, threshold, max_iter=COARSE_STEPS).v
     return v

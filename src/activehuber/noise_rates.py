@@ -36,6 +36,26 @@ def population_cut(rho_pos: float, rho_neg: float, threshold: float) -> float:
         h₀ = sign(p₀ − ½) max(|2p₀ − 1|, 1 − ξ min(p₀, 1 − p₀)/max(p₀, 1 − p₀)).
 
     For ξ >= 2 that is ρ₋ − ρ₊; the smaller ξ, the nearer to ±1.
+
+    Parameters
+    ----------
+    rho_pos, rho_neg : float
+        ρ₊ and ρ₋, ρ₊ + ρ₋ < 1.
+    threshold : float
+        ξ.
+
+    Returns
+    -------
+    float
+        h₀, in (−1, 1).
+
+    Examples
+    --------
+    >>> from activehuber.noise_rates import population_cut
+    >>> round(population_cut(0.3, 0.1, threshold=2.0), 10)
+    -0.2
+    >>> round(population_cut(0.3, 0.1, threshold=0.3), 10)
+    -0.8
     """
     p = 0.5 * (1.0 + rho_neg - rho_pos)
     minor, major = min(p, 1.0 - p), max(p, 1.0 - p)

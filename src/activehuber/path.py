@@ -143,6 +143,16 @@ class ThresholdPath:
         -------
         dual_coef : ndarray of shape (n,), or (n, m) with views
         intercept : float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import huber_path
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> path = huber_path(X, np.sin(3 * X.ravel()), gamma=1.0, alpha=1e-2)
+        >>> dual_coef, intercept = path.at(np.inf)    # least squares: the first breakpoint
+        >>> bool(np.array_equal(dual_coef, path.dual_coef[0]))
+        True
         """
         first, last = float(self.thresholds[0]), float(self.thresholds[-1])
         if not threshold >= last:

@@ -12,23 +12,25 @@ import itertools
 import json
 import zipfile
 import zlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from activehuber.basis import Basis, Columns, Landmarks, Waves, whitened_landmarks
 from activehuber.classifier import HLClassifier
 from activehuber.features import TableFeatures
-from activehuber.fitting import Data, Evidence, Fitted
+from activehuber.fitting import Data, Evidence, Fitted, Settings
 from activehuber.noise_rates import Calibration
 from activehuber.problem import Certificate
 from activehuber.regressor import HLRegressor
+from activehuber.rows import LostRows
 from activehuber.tables import TableError, first_line, write_file
 from activehuber.views import View
 
-FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 1
+FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 2
 # The layout of skops files that is written; skops reads this one and later ones.
 SKOPS_PROTOCOL = 2
 # The only types a model file may name: (module, class, how skops makes it).
@@ -104,7 +106,17 @@ def state_bytes(kind: str, state: dict[str, Any]) -> bytes:
 
 
 def save_model(model: Model, path: str | Path) -> None:
-    """Write a model file in one step."""
+    """Write a model file in one step.
+
+    Parameters
+    ----------
+    model : Model
+    path : str or Path
+
+    Examples
+    --------
+    See `load_model`.
+    """
     write_file(Path(path), model_bytes(model))
 
 
@@ -118,6 +130,22 @@ def load_model(path: str | Path) -> Model:
     Returns
     -------
     Model
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from activehuber import audit
+    >>> from activehuber.persistence import Model, load_model, save_model
+    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+    >>> pipeline = audit(X, np.sin(X.ravel())).model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "model.skops"
+    ...     save_model(Model(pipeline, target="y", id_column=None, coverage=0.9), path)
+    ...     again = load_model(path)
+    >>> bool(np.allclose(again.pipeline.predict(X), pipeline.predict(X)))
+    True
     """
     state = read_state(path, FORMAT)
     try:
@@ -301,7 +329,8 @@ def _estimator_of(state: dict[str, Any]) -> Any:
     model.classes_, model.estimator_ = np.asarray(state["classes"]), inner
     rates = state["noise_rates"]
     model.noise_rates_ = None if rates is None else (float(rates[0]), float(rates[1]))
-    model.dual_coef_, model.intercept_ = inner.dual_coef_, inner.intercept_
+    model._take_coefficients(inner)
+    model.intercept_ = inner.intercept_
     model.threshold_, model.n_iter_ = inner.threshold_, inner.n_iter_
     model.residuals_, model.loo_residuals_ = inner.residuals_, inner.loo_residuals_
     model.duality_gap_, model.kkt_residual_ = inner.duality_gap_, inner.kkt_residual_
@@ -323,15 +352,21 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
     params = _params_state(model)
     # As the fit used them: what "scale" and "loo" stood for is not worked out again.
     params["alpha"] = float(model._settings.alpha)
+    if not isinstance(params["random_state"], int):
+        params["random_state"] = None  # a generator has moved on: it says nothing of this fit
     gammas = [view.kernel.gamma for view in model._settings.views]
     if params["views"] is None:
         params["gamma"] = gammas[0]
     else:
         for view, gamma in zip(params["views"], gammas, strict=True):
             view["gamma"] = gamma
+    approximated = model._settings.approximation is not None
     return {
         "params": params,
-        "X": model.X_fit_,
+        # The rows of an approximated fit are where they are; its basis is all that is needed.
+        "X": None if approximated else model.X_fit_,
+        "n_features": int(model.n_features_in_),
+        "basis": _basis_state(model._fitted[0].basis),
         "y": y,
         "weights": weights,
         "trusted": np.array(trusted),
@@ -343,10 +378,40 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
     }
 
 
+def _basis_state(basis: Basis | None) -> list[Any] | None:
+    if basis is None:
+        return None
+    states: list[Any] = []
+    for function in basis.functions:
+        if isinstance(function, Landmarks):
+            states.append({"landmarks": function.rows})
+        elif isinstance(function, Waves):
+            states.append({"frequencies": function.frequencies})
+        else:
+            assert isinstance(function, Columns)
+            states.append({"centre": function.centre, "normalised": function.normalised})
+    return states
+
+
+def _basis_of(states: list[Any] | None, settings: Settings) -> Basis | None:
+    if states is None:
+        return None
+    functions: list[Any] = []
+    for state, view in zip(states, settings.views, strict=True):
+        arrays = {k: np.asarray(v, dtype=np.float64) for k, v in state.items()}
+        if "landmarks" in state:
+            functions.append(whitened_landmarks(view.kernel, arrays["landmarks"]))
+        elif "frequencies" in state:
+            functions.append(Waves(arrays["frequencies"]))
+        else:
+            functions.append(Columns(arrays["centre"], bool(state["normalised"])))
+    return Basis(tuple(view.columns for view in settings.views), tuple(functions))
+
+
 def _fitted_state(fitted: Fitted, evidence: Evidence) -> dict[str, Any]:
     certificate = {key: float(getattr(fitted.certificate, key)) for key in _CERTIFICATE}
     return {
-        "dual_coef": fitted.dual_coef,
+        "coefficients": fitted.coefficients,
         "intercept": float(fitted.intercept),
         "view_weights": fitted.view_weights,
         "view_weights_residual": float(fitted.view_weights_residual),
@@ -365,7 +430,13 @@ def _fitted_state(fitted: Fitted, evidence: Evidence) -> dict[str, Any]:
 def regressor_of(state: dict[str, Any]) -> HLRegressor:
     """The inverse of `regressor_state`."""
     model = HLRegressor(**_params_of(state["params"]))
-    X = np.ascontiguousarray(state["X"], dtype=np.float64)
+    X: Any
+    if model.approximation is None:
+        X = np.ascontiguousarray(state["X"], dtype=np.float64)
+        model.n_features_in_ = X.shape[1]
+    else:
+        model.n_features_in_ = int(state["n_features"])
+        X = LostRows(len(state["y"]), model.n_features_in_)
     data = Data(
         X,
         np.asarray(state["y"], dtype=np.float64),
@@ -373,17 +444,21 @@ def regressor_of(state: dict[str, Any]) -> HLRegressor:
         np.asarray(state["trusted"], dtype=bool),
     )
     model._check_parameters()
-    model.n_features_in_ = X.shape[1]
     model._several_targets = bool(state["several"])
     settings = model._resolve(X, data)
-    fitted = [_fitted_of(item, len(X), len(settings.views)) for item in state["fitted"]]
+    basis = _basis_of(state["basis"], settings)
+    shape = (len(X), len(settings.views)) if basis is None else (basis.width,)
+    fitted = [
+        replace(_fitted_of(item, len(X), shape, len(settings.views)), basis=basis)
+        for item in state["fitted"]
+    ]
     if data.y.shape != (len(X), len(fitted)) or data.weights.shape != (len(X),):
         raise ValueError("labels do not fit the rows")
     model._assign(settings, data, fitted)
     return model
 
 
-def _fitted_of(item: dict[str, Any], n: int, m: int) -> Fitted:
+def _fitted_of(item: dict[str, Any], n: int, shape: tuple[int, ...], m: int) -> Fitted:
     def array(key: str, shape: tuple[int, ...] | None, kind: Any = np.float64) -> np.ndarray:
         values = np.asarray(item[key] if key in item else evidence[key], dtype=kind)
         if shape is not None and values.shape != shape:
@@ -395,7 +470,7 @@ def _fitted_of(item: dict[str, Any], n: int, m: int) -> Fitted:
         key: float(evidence[key]) if key == "scale" else array(key, (n,)) for key in _EVIDENCE
     }
     return Fitted(
-        dual_coef=array("dual_coef", (n, m)),
+        coefficients=array("coefficients", shape),
         intercept=float(item["intercept"]),
         view_weights=array("view_weights", (m,)),
         view_weights_residual=float(item["view_weights_residual"]),

@@ -66,6 +66,16 @@ class Problem:
         """The same problem with other labels in use."""
         return replace(self, active=active)
 
+    def on_some(self, rows: np.ndarray, gram: Gram) -> Problem:
+        """The same problem on some of the labels, all of them with Q given."""
+        return replace(
+            self,
+            gram=gram,
+            y=self.y[rows],
+            weights=self.weights[rows],
+            active=self.active[rows],
+        )
+
     def intercept_for(self, fitted: Vector, threshold: float) -> float:
         """The b that minimises Φ for given fitted values."""
         if not self.fit_intercept:

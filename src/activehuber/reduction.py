@@ -224,6 +224,29 @@ class Expansion:
         return Reduction(self, labelled, weights, gram)
 
 
+class Reducible(Protocol):
+    """Q at one c, and the way to Q at another: what learning c needs."""
+
+    @property
+    def expansion(self) -> Any:
+        """With `coupling`, and `reduce(labelled, weights, fit_intercept)`."""
+        ...
+
+    @property
+    def labelled(self) -> np.ndarray:
+        """Labelled rows, shape (l,)."""
+        ...
+
+    @property
+    def weights(self) -> Vector:
+        """c, shape (m,)."""
+        ...
+
+    def pulls(self, v: Vector) -> tuple[Vector, Vector]:
+        """vᵀf^α and vᵀf^α/c^α on labelled rows, each of shape (m,)."""
+        ...
+
+
 @dataclass(frozen=True)
 class Reduction:
     """Q for some labelled rows, and the way back to the coefficients.
@@ -254,6 +277,17 @@ class Reduction:
         source = np.zeros((len(self.expansion), len(self.weights)))
         source[self.labelled] = np.outer(v, self.weights)
         return source
+
+    def pulls(self, v: Vector) -> tuple[Vector, Vector]:
+        """vᵀf^α and vᵀf^α/c^α on labelled rows, each of shape (m,)."""
+        smooth, c = self.expansion.smoother.smooth, self.weights
+        if self.expansion.coupling > 0.0:
+            products = v @ smooth(self.sources(v))[self.labelled]
+            return products, products / np.maximum(c, np.finfo(np.float64).tiny ** 0.5)
+        # f^α/c^α = S^α v does not need c^α, which may be zero.
+        unit = replace(self, weights=np.ones_like(c))
+        pulls = v @ smooth(unit.sources(v))[self.labelled]
+        return c * pulls, pulls
 
     def expand(self, v: Vector) -> Matrix:
         """Coefficients w of shape (n, m) for dual variables v of shape (l,)."""

@@ -260,7 +260,7 @@ def _drop_until_free(
 def _source_after_dropping(problem: Problem, source: Source) -> Source:
     """Fewer labels only scale μ: reuse a dense factor while it is a good preconditioner."""
     base, last = (source.base, source.last) if isinstance(source, Shifted) else (source, None)
-    if isinstance(base, HeadTail) and len(problem.y) > newton.COARSE_FROM:
+    if isinstance(base, HeadTail) and problem.gram.coarse_step:
         ratio = float(np.max(base.mu / problem.mu))
         if ratio < 1.5:
             return Shifted(base, problem.mu, last)
@@ -269,7 +269,7 @@ def _source_after_dropping(problem: Problem, source: Source) -> Source:
 
 def _likely_bound(problem: Problem) -> Mask | None:
     """The fifth of the labels that a coarse fit leaves the largest residuals."""
-    if not isinstance(problem.gram, DenseGram) or len(problem.y) < newton.COARSE_FROM:
+    if not isinstance(problem.gram, DenseGram) or not problem.gram.coarse_step:
         return None
     fitted = problem.gram.matvec(newton.coarse_solution(problem, np.inf))
     residuals = np.abs(problem.y - problem.intercept_for(fitted, np.inf) - fitted)
@@ -319,6 +319,10 @@ WORTH_GOING_ON = 0.9
 # Of the points on the way, so many become starts of the search for labels to keep.
 N_STARTS = 4
 MOST_ROUNDS = 30
+# Of more labels than this some are searched first; the rest then start from their answer.
+SEARCH_LABELS = 20_000
+# Their search ends when fewer than this share of them changes.
+SETTLED_SHARE = 1e-4
 # The cut used for the search when no label is to be dropped.
 DEFAULT_REMOVAL = 3.5
 
@@ -389,6 +393,7 @@ class _Search:
         self.mu, self.weights = problem.mu, problem.weights
         self.ground = ground(problem)
         self.floor = NOISE_FLOOR * self.ground.spread
+        self.few = SETTLED_SHARE * len(problem.y)
         self.history: list[float] = []
         self.steps = 0
         self.known: dict[bytes, _Candidate] = {}
@@ -398,7 +403,10 @@ class _Search:
         self.source = self.problem.gram.inverse_source(
             self.mu, border=self.problem.fit_intercept
         )
-        starts = sorted(self._path(), key=lambda candidate: candidate.score)[:N_STARTS]
+        if self._is_large:
+            starts = [self._from_some()]
+        else:
+            starts = sorted(self._path(), key=lambda candidate: candidate.score)[:N_STARTS]
         ends: list[tuple[Mask, _Candidate]] = []
         for start in starts:
             ends.append(self._fixed_point(start))
@@ -409,6 +417,10 @@ class _Search:
         sigma = thresholds.noise_scale(candidate.loo, self.weights, kept, self.floor)
         del self.source  # the inverse is as large as the Gram matrix
         return self._keep(candidate.loo, sigma), sigma
+
+    @property
+    def _is_large(self) -> bool:
+        return is_large(self.problem)
 
     def _candidate(
         self, solution: Solution, threshold: float, first: LeaveOneOut | None = None
@@ -448,6 +460,23 @@ class _Search:
             if free < 0.85 * total and candidates[-1].score > WORTH_GOING_ON * best:
                 return candidates
 
+    def _from_some(self) -> _Candidate:
+        """A start for all labels from the search over evenly spaced ones.
+
+        What their fit leaves of the other labels are leave-one-out residuals already.
+        """
+        some, rows = evenly_spaced(self.problem)
+        search = _Search(some, self.removal, self.trusted[rows])
+        kept, _ = search.run()
+        solution = solve(some.using(kept), np.inf)
+        self.history, self.steps = search.history, search.steps + solution.n_iter
+        v = np.zeros_like(self.problem.y)
+        v[rows] = solution.v
+        residuals = self.problem.y - solution.intercept - self.problem.gram.matvec(v)
+        nothing = np.zeros_like(residuals)
+        loo = LeaveOneOut(residuals, nothing, self.mu, self.problem.gram.missing)
+        return _Candidate(loo, np.inf)
+
     def _next_threshold(self, solution: Solution, threshold: float) -> float:
         """Lower by PATH_RATIO, and so far that PATH_SHARE more of the labels are bound."""
         residuals = np.abs(self.problem.y - solution.intercept - solution.fitted)
@@ -477,16 +506,21 @@ class _Search:
                 first = next(i for i, m in enumerate(seen) if np.array_equal(kept, m))
                 kept = np.logical_or.reduce(seen[first:])
                 return kept, self._fit(kept)
+            again = bool(seen) and self._is_large
+            settled = again and np.sum(kept != seen[-1]) < self.few
             seen.append(kept)
-            candidate = self._fit(kept)
+            # Among many labels a few do not change what the others leave of the variance.
+            candidate = self._fit(kept, candidate.loo if again else None)
+            if settled:
+                break
         return kept, candidate
 
-    def _fit(self, kept: Mask) -> _Candidate:
+    def _fit(self, kept: Mask, first: LeaveOneOut | None = None) -> _Candidate:
         """Least squares on the kept labels at the μ of all; leave-one-out for all."""
         key = np.packbits(kept).tobytes()
         if key not in self.known:
             solution = solve(self.problem.using(kept), np.inf, source=self.source)
-            self.known[key] = self._candidate(solution, np.inf)
+            self.known[key] = self._candidate(solution, np.inf, first)
         return self.known[key]
 
 
@@ -513,8 +547,21 @@ def ground(problem: Problem) -> Ground:
     )
 
 
+def is_large(problem: Problem) -> bool:
+    """Whether some labels are searched before all of them."""
+    return len(problem.y) > SEARCH_LABELS and problem.gram.coarse_step > 0
+
+
+def evenly_spaced(problem: Problem) -> tuple[Problem, np.ndarray]:
+    """The problem on some labels of a large one, and which."""
+    rows = np.arange(0, len(problem.y), problem.gram.coarse_step)
+    return problem.on_some(rows, problem.gram.subset(rows)), rows
+
+
 def mean_variance(problem: Problem) -> float:
     """K̄, the mean prior variance: mean Q_ii, less the mean of Q with an intercept."""
+    if is_large(problem):
+        problem, _ = evenly_spaced(problem)
     share = problem.weights / problem.weights.sum()
     mean = float(share @ problem.gram.diagonal)
     if not problem.fit_intercept:

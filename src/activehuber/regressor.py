@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     check_array,
     check_consistent_length,
@@ -19,6 +20,9 @@ from sklearn.utils.validation import (
 from activehuber import graphs
 from activehuber import validation as check
 from activehuber._typing import Mask, Matrix, Vector
+from activehuber.approximation import Approximation, ColumnMoments, column_moments
+from activehuber.basis import APPROXIMATION_NAMES, FOURIER_KERNELS, Landmarks
+from activehuber.block_gram import project_views
 from activehuber.fitting import (
     Data,
     Evidence,
@@ -31,9 +35,11 @@ from activehuber.fitting import (
     refit_labels,
     weigh_labels,
 )
+from activehuber.intake import first_rows, is_streamed, new_rows
 from activehuber.intervals import half_width
 from activehuber.kernels import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.refinement import DEFAULT_REMOVAL
+from activehuber.rows import ArrayRows, LostRows, Rows, automatic_block_size
 from activehuber.selection import WIDTH_KERNELS
 from activehuber.tuning import choose, default_plan, settings_at
 from activehuber.views import (
@@ -43,6 +49,10 @@ from activehuber.views import (
     resolve_columns,
     view_names,
 )
+
+COEFFICIENTS = ("dual_coef_", "coef_", "components_")
+# With an approximation parameters are chosen on so many labels at most.
+SELECTION_LABELS = 2_000
 
 
 class ViewParameters(BaseEstimator):
@@ -62,6 +72,13 @@ class ViewParameters(BaseEstimator):
         Returns
         -------
         dict
+
+        Examples
+        --------
+        >>> from activehuber import HLRegressor, View
+        >>> model = HLRegressor(views=[View([0, 1], name="size"), View([2], name="place")])
+        >>> model.get_params()["views__size__kernel"]
+        'rbf'
         """
         params = super().get_params(deep=False)
         if deep and _are_views(self.views):
@@ -80,6 +97,13 @@ class ViewParameters(BaseEstimator):
         Returns
         -------
         self : estimator
+
+        Examples
+        --------
+        >>> from activehuber import HLRegressor, View
+        >>> model = HLRegressor(views=[View([0, 1], name="size"), View([2], name="place")])
+        >>> model.set_params(alpha=0.1, views__place__gamma=2.0).views[1].gamma
+        2.0
         """
         nested = {key: params.pop(key) for key in list(params) if key.startswith("views__")}
         super().set_params(**params)
@@ -191,11 +215,30 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Newton steps of one solve at most.
     verbose : int, default=0
         Above zero, a line is printed for each refinement.
+    approximation : {None, "nystrom", "fourier", "linear"}, default=None
+        None: the kernels themselves, up to some 20,000 labelled rows. Else finitely many
+        functions in their place, whatever the number of rows, which are worked on in blocks:
+        "nystrom" the kernel at some of the rows, for any kernel; "fourier" random waves, for
+        "rbf" and "laplacian"; "linear" the features themselves, whatever `kernel` says
+        ("cosine" normalises them). X may then also be a memory map, a Parquet file or folder or
+        a pyarrow dataset (y may be the name of a column), or a Dask array.
+    n_components : int, default=1000
+        Functions a view, for "nystrom" and "fourier"; rows of the graph if `manifold` > 0: it
+        joins the drawn rows alone, and counts for all.
+    block_size : int or "auto", default="auto"
+        Rows worked on at once by each thread; "auto" keeps a block at 32 MiB.
+    random_state : int, RandomState instance or None, default=None
+        Draws landmarks and waves. The same number draws the same rows, however they are cut
+        into blocks.
 
     Attributes
     ----------
     dual_coef_ : ndarray of shape (n_samples,), or (n_samples, n_views) with views
-        w: f(z) = Σ_j K(z, x_j) w_j.
+        w: f(z) = Σ_j K(z, x_j) w_j. Not there with an approximation.
+    coef_ : ndarray of shape (n_functions,)
+        With an approximation: a, with prediction κ(z) a + b over the functions κ of all views.
+    components_ : ndarray of shape (n_functions, n_features), or a list of them with views
+        With "nystrom": the rows whose kernels are the functions.
     intercept_ : float
     alpha_ : float
         λ as it was used.
@@ -262,7 +305,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
     _fitted: list[Fitted]
     _several_targets: bool
     _labels_fit: tuple[Matrix, Vector, Mask]
-    X_fit_: Matrix | None
+    X_fit_: Any
 
     def __init__(
         self,
@@ -288,6 +331,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
         tol=1e-10,
         max_iter=200,
         verbose=0,
+        approximation=None,
+        n_components=1000,
+        block_size="auto",
+        random_state=None,
     ):
         self.kernel = kernel
         self.gamma = gamma
@@ -310,6 +357,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
         self.tol = tol
         self.max_iter = max_iter
         self.verbose = verbose
+        self.approximation = approximation
+        self.n_components = n_components
+        self.block_size = block_size
+        self.random_state = random_state
 
     def fit(self, X, y, sample_weight=None, trusted=None):
         """Fit the model.
@@ -318,9 +369,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows, labelled or not; the (n_samples, n_samples) Gram matrix for a precomputed
-            kernel.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Labels, NaN where there is none.
+            kernel. With an approximation also what is read piece by piece.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
+            Labels, NaN where there is none; or the name of a column of a Parquet X.
         sample_weight : array-like of shape (n_samples,), default=None
             A weight of k equals k repetitions of the row (with a graph: of its label).
         trusted : array-like of shape (n_samples,), bool, default=None
@@ -329,6 +380,16 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Returns
         -------
         self : HLRegressor
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> y[50:] = np.nan                       # no labels
+        >>> int(HLRegressor(gamma=1.0).fit(X, y).n_labelled_)
+        50
         """
         # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
         draft = copy.copy(self)
@@ -336,6 +397,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
         data = draft._check_data(X, y, sample_weight, trusted)
         settings = draft._resolve(X, data)
         draft._assign(settings, data, fit_targets(settings, data))
+        if isinstance(data.X, Rows):
+            data.X.release()
         self.__dict__ = draft.__dict__
         return self
 
@@ -350,7 +413,17 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Returns
         -------
         ndarray of shape (n_rows,) or (n_rows, n_targets)
-            Σ_α c^α Σ_j K^α(x, x_j) w_j^α + b, computed in blocks of rows.
+            Σ_α c^α Σ_j K^α(x, x_j) w_j^α + b, computed in blocks of rows; a lazy Dask array
+            for a Dask X.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> HLRegressor(gamma=1.0).fit(X, y).predict([[1.5], [4.5]]).shape
+        (2,)
         """
         return self.predict_views(X).sum(axis=1) + self.intercept_
 
@@ -374,6 +447,17 @@ class HLRegressor(RegressorMixin, ViewParameters):
         -------
         ndarray of shape (n_rows, 2) or (n_rows, 2, n_targets)
             Lower and upper ends.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> model = HLRegressor(gamma=1.0).fit(X, y)
+        >>> lower, upper = model.predict_interval(X, coverage=0.9).T
+        >>> bool(np.mean((lower <= y) & (y <= upper)) >= 0.9)
+        True
         """
         residuals = np.reshape(self.loo_residuals_, (len(self._labels_fit[0]), -1))
         return self._interval(X, coverage, scale, residuals)
@@ -384,9 +468,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
         if coverage >= 1.0:
             raise ValueError(f"coverage must be below 1, got {coverage!r}")
         check.check_choice("scale", scale, ("constant", "local"))
-        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        centre = self._parts(X).sum(axis=1) + self.intercept_
-        centre = centre.reshape(len(X), -1)
+        X = self._check_new(X)
+        centre = np.asarray(self._parts(X).sum(axis=1) + self.intercept_)
+        centre = centre.reshape(len(centre), -1)
         ends = []
         for index, evidence in enumerate(self._label_evidence()):
             used = ~np.isnan(residuals[:, index]) & ~self._fitted[index].removed
@@ -395,14 +479,15 @@ class HLRegressor(RegressorMixin, ViewParameters):
                 errors = errors / evidence.loo_inflation[used]
             half: float | Vector = half_width(errors, weights, coverage)
             if scale == "local":
-                half = half * self._inflation(index, X)
+                half = half * np.asarray(self._inflation(index, X))
             ends.append(np.stack([centre[:, index] - half, centre[:, index] + half], axis=1))
         return self._of_targets(ends)
 
     def _inflation(self, index: int, X: Matrix) -> Vector:
         """√(1 + q/μ) of new rows."""
         settings = self._settings
-        if self.X_fit_ is None or settings.manifold > 0.0 or settings.agreement > 0.0:
+        penalised = settings.manifold > 0.0 or settings.agreement > 0.0
+        if self.X_fit_ is None or (settings.approximation is None and penalised):
             raise ValueError(
                 'scale="local" needs rows of features, and no manifold and no agreement; use '
                 'scale="constant"'
@@ -427,6 +512,16 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Returns
         -------
         ndarray of shape (len(rows),)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> model = HLRegressor(gamma=1.0, threshold=np.inf).fit(X, y)
+        >>> bool(np.allclose(model.loo_refit([7, 30]), model.loo_residuals_[[7, 30]]))
+        True
         """
         check_is_fitted(self)
         rows = np.asarray(rows)
@@ -459,15 +554,42 @@ class HLRegressor(RegressorMixin, ViewParameters):
         -------
         ndarray of shape (n_rows, n_views) or (n_rows, n_views, n_targets)
             Sums over views, with `intercept_`, to the prediction.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, View
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> model = HLRegressor(views=[View([0, 1]), View([2])]).fit(X, X[:, 0] + X[:, 2])
+        >>> parts = model.predict_views(X)
+        >>> bool(np.allclose(parts.sum(axis=1) + model.intercept_, model.predict(X)))
+        True
         """
         check_is_fitted(self)
-        return self._parts(validate_data(self, X, dtype=np.float64, order="C", reset=False))
+        return self._parts(self._check_new(X))
 
-    def _parts(self, X: Matrix) -> np.ndarray:
+    def _check_new(self, X: Any, owner: Any = None) -> Any:
+        """New rows as `_parts` takes them: Rows with an approximation, else an array.
+
+        `owner` is the estimator that X was given to, if that is not this one.
+        """
+        owner = self if owner is None else owner
+        if self._settings.approximation is None or not is_streamed(X):
+            X = validate_data(owner, X, dtype=np.float64, order="C", reset=False)
+        if self._settings.approximation is None:
+            return X
+        rows = new_rows(X, owner)
+        return rows.in_blocks_of(self._rows_a_block(len(self._settings.views)))
+
+    def _parts(self, X: Any) -> np.ndarray:
         """`predict_views` of checked rows."""
+        if self._settings.approximation is not None:
+            coefficients = np.stack([f.coefficients for f in self._fitted], axis=1)
+            out, _ = X.run(project_views, (self._fitted[0].basis, coefficients))
+            return out if self._several_targets else out[:, :, 0]
         parts = []
         for index, view in enumerate(self._settings.views):
-            weighted = [f.view_weights[index] * f.dual_coef[:, index] for f in self._fitted]
+            weighted = [f.view_weights[index] * f.coefficients[:, index] for f in self._fitted]
             coefficients = np.stack(weighted, axis=1)
             used = np.any(coefficients != 0.0, axis=1)
             if self.X_fit_ is None:
@@ -493,11 +615,21 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> y[50:] = np.nan
+        >>> bool(HLRegressor(gamma=1.0).fit(X, y).score(X, y) > 0.95)
+        True
         """
         y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan")
         weights = None if sample_weight is None else np.asarray(sample_weight)
         check_consistent_length(X, y, weights)
-        predicted = np.reshape(self.predict(X), (len(y), -1))
+        predicted = np.reshape(np.asarray(self.predict(X)), (len(y), -1))
         if predicted.shape != y.reshape(len(y), -1).shape:
             raise ValueError(
                 f"y has shape {y.shape}, but the regressor was fitted to "
@@ -529,6 +661,17 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Returns
         -------
         ThresholdPath
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> model = HLRegressor(gamma=1.0, alpha=1e-3, threshold=0.05).fit(X, y)
+        >>> dual_coef, intercept = model.threshold_path().at(model.threshold_)
+        >>> bool(np.allclose(dual_coef, model.dual_coef_, atol=1e-9))
+        True
         """
         check_is_fitted(self)
         _check_path_parameters(min_threshold, max_events)
@@ -540,6 +683,11 @@ class HLRegressor(RegressorMixin, ViewParameters):
             raise ValueError(
                 "the fit keeps no precomputed kernel and no graph that was given as a matrix; "
                 "pass the matrix and the labels to activehuber.huber_path"
+            )
+        if self._settings.approximation is not None:
+            raise ValueError(
+                "an approximated fit has no threshold_path; use approximation=None on fewer "
+                "rows"
             )
         fitted = self._fitted[target]
         return path_of_labels(
@@ -624,9 +772,39 @@ class HLRegressor(RegressorMixin, ViewParameters):
         check.check_number("threshold_step", self.threshold_step, above=0.0)
         check.check_number("tol", self.tol, above=0.0)
         check.check_integer("max_iter", self.max_iter, at_least=1)
+        self._check_approximation()
+
+    def _check_approximation(self) -> None:
+        check.check_integer("n_components", self.n_components, at_least=1)
+        if self.block_size != "auto":
+            check.check_integer("block_size", self.block_size, at_least=1)
+        check_random_state(self.random_state)
+        if self.approximation is None:
+            return
+        check.check_choice("approximation", self.approximation, APPROXIMATION_NAMES, " or None")
+        holders = [self] if self.views is None else self.views
+        if self._is_precomputed():
+            raise ValueError(
+                'kernel="precomputed" is the whole Gram matrix: there is nothing to approximate'
+            )
+        if self.algorithm == "paper":
+            raise ValueError('algorithm="paper" takes no approximation')
+        if self.manifold > 0.0 and any(graphs.is_matrix(h.graph) for h in holders):
+            raise ValueError(
+                "graph is a matrix of all rows, but with an approximation the graph joins the "
+                'drawn rows alone; use graph="knn", "rbf" or a callable'
+            )
+        if self.approximation == "fourier":
+            for holder in holders:
+                if callable(holder.kernel) or holder.kernel not in FOURIER_KERNELS:
+                    raise ValueError(
+                        'approximation="fourier" is for the kernels '
+                        f"{' and '.join(FOURIER_KERNELS)}, got kernel={holder.kernel!r}; use "
+                        'approximation="nystrom"'
+                    )
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> Data:
-        X = validate_data(self, X, dtype=np.float64, order="C", copy=not self._is_precomputed())
+        X, y = self._check_rows(X, y)
         y = check.check_labels(y, len(X))
         self._several_targets = y.ndim == 2
         y = y.reshape(len(X), -1)
@@ -640,15 +818,51 @@ class HLRegressor(RegressorMixin, ViewParameters):
                     graphs.check_affinity(holder.graph, len(X))
         return Data(X, y, weights, mask)
 
+    def _check_rows(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """X as an array, or as Rows with an approximation, and y."""
+        if self.approximation is None:
+            if is_streamed(X):
+                raise TypeError(
+                    f"X is a {type(X).__name__}, which is read piece by piece; that needs "
+                    'approximation="nystrom", "fourier" or "linear"'
+                )
+            copied = not self._is_precomputed()
+            return validate_data(self, X, dtype=np.float64, order="C", copy=copied), y
+        if is_streamed(X):
+            rows, y = first_rows(X, y, self)
+        elif isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiu":
+            # A memory map is there because it is large: it is not copied.
+            validate_data(self, X, skip_check_array=True)
+            rows = ArrayRows(X)
+        else:
+            rows = ArrayRows(validate_data(self, X, dtype=np.float64, order="C", copy=True))
+        width = 1 if self.views is None else len(self.views)
+        return rows.in_blocks_of(self._rows_a_block(width)), y
+
+    def _rows_a_block(self, n_views: int) -> int:
+        if self.block_size != "auto":
+            return int(self.block_size)
+        if self.approximation == "linear":
+            return automatic_block_size(self.n_features_in_)
+        return automatic_block_size(self.n_components * n_views)
+
     def _resolve(self, X: Any, data: Data) -> Settings:
         """Parameters as the fit uses them; X as it was given, for column selectors."""
+        known = data.X
+        if self.approximation is not None:
+            lost = isinstance(data.X, LostRows)  # then widths are numbers already
+            known = None if lost else column_moments(data.X, data.weights)
         if self.views is None:
-            views = [_view_settings(self, "view0", None, data)]
+            views = [_view_settings(self, "view0", None, known, data.weights)]
         else:
-            names = getattr(self, "feature_names_in_", None)
+            names, width = getattr(self, "feature_names_in_", None), self.n_features_in_
             views = [
                 _view_settings(
-                    view, name, resolve_columns(view, name, X, names, data.X.shape[1]), data
+                    view,
+                    name,
+                    resolve_columns(view, name, X, names, width),
+                    known,
+                    data.weights,
                 )
                 for name, view in zip(view_names(self.views), self.views, strict=True)
             ]
@@ -667,8 +881,15 @@ class HLRegressor(RegressorMixin, ViewParameters):
             tol=float(self.tol),
             max_iter=int(self.max_iter),
             verbose=int(self.verbose),
+            approximation=self._approximation(),
         )
         return self._choose(settings, data)
+
+    def _approximation(self) -> Approximation | None:
+        if self.approximation is None:
+            return None
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return Approximation(self.approximation, int(self.n_components), seed)
 
     def _choose(self, settings: Settings, data: Data) -> Settings:
         """Settings with what "loo" stands for."""
@@ -680,6 +901,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
                 'alpha="loo" and gamma="loo" take one target; use '
                 "sklearn.multioutput.MultiOutputRegressor, which chooses for each target"
             )
+        if settings.approximation is not None:
+            return self._choose_on_some(settings, data, move_widths)
         total = float(data.weights[data.labelled[:, 0]].sum())
         plan = default_plan(
             total,
@@ -690,15 +913,40 @@ class HLRegressor(RegressorMixin, ViewParameters):
         choice = choose([plain], data, (settings.manifold,), plan, move_widths=move_widths)
         return settings_at(settings, choice.point, total)
 
+    def _choose_on_some(self, settings: Settings, data: Data, move_widths: bool) -> Settings:
+        """The same from exact fits to a few labels; the ridge 2Sλ stays for all."""
+        assert settings.approximation is not None
+        some = data.some_labels(SELECTION_LABELS, settings.approximation.seed)
+        plain = replace(settings, approximation=None, manifold=0.0)
+        total, of_some = (
+            float(each.weights[each.labelled[:, 0]].sum()) for each in (data, some)
+        )
+        plan = default_plan(
+            of_some,
+            None if _is_loo(self.alpha) else settings.alpha * total / of_some,
+            removals=(settings.removal or DEFAULT_REMOVAL,),
+        )
+        choice = choose([plain], some, (0.0,), plan, move_widths=move_widths)
+        return settings_at(settings, choice.point, total)
+
     def _assign(self, settings: Settings, data: Data, fitted: list[Fitted]) -> None:
         self._settings, self._fitted = settings.without_matrices(), fitted
         self._labels_fit = (data.y, data.weights, data.trusted)
         self.X_fit_ = None if settings.precomputed else data.X
         collect = self._of_targets
         single = self.views is None
-        self.dual_coef_ = collect(
-            [f.dual_coef[:, 0] if single else f.dual_coef for f in fitted]
-        )
+        for name in COEFFICIENTS:  # those of an earlier fit that this one may not have
+            self.__dict__.pop(name, None)
+        if settings.approximation is None:
+            self.dual_coef_ = collect(
+                [f.coefficients[:, 0] if single else f.coefficients for f in fitted]
+            )
+        else:
+            self.coef_ = collect([f.coefficients for f in fitted])
+            assert fitted[0].basis is not None
+            landmarks = [f.rows for f in fitted[0].basis.functions if isinstance(f, Landmarks)]
+            if landmarks:
+                self.components_ = landmarks[0] if single else landmarks
         self.intercept_ = collect([f.intercept for f in fitted])
         widths = [view.kernel.gamma for view in settings.views]
         self.alpha_, self.gamma_ = settings.alpha, widths[0] if single else widths
@@ -809,16 +1057,25 @@ def _are_views(views: Any) -> bool:
 
 
 def _view_settings(
-    holder: Any, name: str, columns: np.ndarray | None, data: Data
+    holder: Any,
+    name: str,
+    columns: np.ndarray | None,
+    known: Matrix | ColumnMoments | None,
+    weights: Vector,
 ) -> ViewSettings:
     """A view, or the regressor itself, with its kernel resolved on the view's columns."""
-    X = data.X if columns is None else data.X[:, columns]
     wanted = "scale" if _is_loo(holder.gamma) else holder.gamma
-    gamma: float | Vector
-    if isinstance(holder.kernel, str) and holder.kernel == "precomputed":
-        gamma = gamma_from_gram(wanted, X)
+    gamma: Any
+    if known is None:
+        gamma = wanted
+    elif isinstance(known, ColumnMoments):
+        gamma = known.gamma(wanted, columns)
     else:
-        gamma = resolve_gamma(wanted, X, data.weights)
+        X = known if columns is None else known[:, columns]
+        if isinstance(holder.kernel, str) and holder.kernel == "precomputed":
+            gamma = gamma_from_gram(wanted, X)
+        else:
+            gamma = resolve_gamma(wanted, X, weights)
     kernel = Kernel(
         name=holder.kernel,
         gamma=gamma,

@@ -112,7 +112,8 @@ class Points:
 
     Attributes
     ----------
-    row : ndarray of shape (n_labelled,), str
+    row : ndarray of shape (n_labelled,)
+        Ids or row numbers.
     given, fitted : ndarray of shape (n_labelled,)
         For classes: their numbers, counted from 0 along `classes`.
     residual : ndarray of shape (n_labelled,)

@@ -25,11 +25,14 @@ from sklearn.utils.validation import (
 from activehuber import selection
 from activehuber import validation as check
 from activehuber._typing import Matrix, Vector
+from activehuber.basis import drawn
 from activehuber.classifier import HLClassifier, code_labels
 from activehuber.fitting import MANY_REMOVED, Data, Settings
+from activehuber.intake import first_rows, is_streamed, new_rows
 from activehuber.model_selection import class_numbers, is_missing
 from activehuber.noise_rates import clean_losses
-from activehuber.regressor import HLRegressor, ViewParameters
+from activehuber.regressor import SELECTION_LABELS, HLRegressor, ViewParameters
+from activehuber.rows import Rows
 from activehuber.selection import (
     CLASS_RIDGES,
     RIDGES,
@@ -69,6 +72,7 @@ class _SearchCV(ViewParameters):
     """What both searches share: checks, the scaler, the grid, the record."""
 
     best_estimator_: Any
+    best_params_: dict[str, Any]
     scaler_: StandardScaler | None
     kernels: Any
     gammas: Any
@@ -80,6 +84,9 @@ class _SearchCV(ViewParameters):
     standardize: Any
     random_state: Any
     verbose: Any
+    approximation: Any
+    n_components: Any
+    block_size: Any
 
     def __getattr__(self, name: str) -> Any:
         # Fitted attributes that the search itself does not have are those of the model.
@@ -101,6 +108,15 @@ class _SearchCV(ViewParameters):
         Returns
         -------
         ndarray of shape (n_rows,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> HLRegressorCV(kernels=["rbf"]).fit(X, y).predict([[1.5], [4.5]]).shape
+        (2,)
         """
         seen = self._scaled(X)
         return self.best_estimator_.predict(seen)
@@ -117,12 +133,24 @@ class _SearchCV(ViewParameters):
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> y[50:] = np.nan                       # rows without a label are skipped
+        >>> bool(HLRegressorCV(kernels=["rbf"]).fit(X, y).score(X, y) > 0.95)
+        True
         """
         seen = self._scaled(X)
         return self.best_estimator_.score(seen, y, sample_weight)
 
     def _scaled(self, X: Any) -> Any:
         check_is_fitted(self)
+        if self.approximation is not None and is_streamed(X):
+            return new_rows(X, self)
         checked = validate_data(self, X, dtype=np.float64, order="C", reset=False)
         return X if self.scaler_ is None else self.scaler_.transform(checked)
 
@@ -146,6 +174,21 @@ class _SearchCV(ViewParameters):
         if self.standardize and self._is_precomputed():
             raise ValueError("standardize=True needs features, not a precomputed kernel")
         check.check_integer("random_state", self.random_state, at_least=0)
+        if self.approximation is not None:
+            self._check_approximation()
+
+    def _check_approximation(self) -> None:
+        if any(manifold > 0.0 for manifold in self.manifolds):
+            raise ValueError(
+                "manifolds must be (0,) with an approximation, since parameters are chosen on "
+                "a few rows; choose without, then give manifold to the estimator"
+            )
+        own = [str(kernel) for kernel in self.kernels if kernel not in ("linear", "cosine")]
+        if self.approximation == "linear" and self.views is None and own:
+            raise ValueError(
+                'approximation="linear" has no kernel to choose, got kernels='
+                f'{self.kernels!r}; use kernels=("linear",)'
+            )
 
     def _report(self) -> Callable[[str], Any]:
         return (lambda line: print(f"[activehuber] {line}")) if self.verbose else _silent
@@ -160,10 +203,47 @@ class _SearchCV(ViewParameters):
         """
         self._check_parameters()
         self.scaler_ = None
-        seen = validate_data(self, X, dtype=np.float64)
-        if self.standardize:
-            self.scaler_ = StandardScaler().fit(seen, sample_weight=sample_weight)
-            X = self.scaler_.transform(seen)
+        self._looked_at = np.arange(len(target))
+        if not isinstance(X, Rows):
+            seen = validate_data(self, X, dtype=np.float64)
+            if self.standardize:
+                self.scaler_ = StandardScaler().fit(seen, sample_weight=sample_weight)
+                X = self.scaler_.transform(seen)
+        elif self.standardize:
+            raise ValueError("standardize=True needs X in memory; standardise it beforehand")
+        if self.approximation is None:
+            self._choose(X, target, y, sample_weight, trusted)
+        else:
+            self._choose_on_some(X, target, y, sample_weight, trusted)
+        return X
+
+    def _choose_on_some(
+        self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any
+    ) -> None:
+        """Parameters from a few labels; the ridge 2Sλ is noise over signal and stays."""
+        codes = np.reshape(target, (len(target), -1))
+        weights = check.check_weights(sample_weight, codes)
+        labelled = np.flatnonzero(~np.isnan(codes[:, 0]) & (weights > 0.0))
+        rng = np.random.default_rng(self.random_state)
+        rows = labelled[drawn(len(labelled), SELECTION_LABELS, rng)]
+        self._looked_at = rows
+        some = X.take(rows) if isinstance(X, Rows) else _safe_indexing(X, rows)
+        mask = None if trusted is None else np.asarray(trusted)[rows]
+        given = _safe_indexing(y, rows)
+        part = None if sample_weight is None else weights[rows]
+        self._choose(some, target[rows], given, part, mask)
+        share = float(weights[rows].sum() / weights[labelled].sum())
+        self.best_params_ = {
+            **self.best_params_,
+            "alpha": share * self.best_params_["alpha"],
+            "approximation": self.approximation,
+            "n_components": self.n_components,
+            "block_size": self.block_size,
+            "random_state": self.random_state,
+        }
+
+    def _choose(self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any) -> None:
+        """`best_params_` by exact fits."""
         settings = []
         for params in self._candidates():
             head = HLRegressor(**params)
@@ -185,7 +265,6 @@ class _SearchCV(ViewParameters):
             total = float(data.weights[data.labelled[:, 0]].sum())
             chosen = self._by_splits(X, y, sample_weight, trusted, total)
         self.best_params_ = chosen
-        return X
 
     def _candidates(self) -> list[dict[str, Any]]:
         """Parameters of one kernel fit a kernel."""
@@ -310,8 +389,11 @@ class _SearchCV(ViewParameters):
         if model.X_fit_ is None:
             return np.array([])
         shares = []
+        rows = model.X_fit_
+        if isinstance(rows, Rows):
+            rows = rows.take(self._looked_at)
         for view in model._settings.views:
-            x = view.select(model.X_fit_)
+            x = view.select(rows)
             power = 2.0 if view.kernel.name == "rbf" else 1.0
             part = np.broadcast_to(view.kernel.gamma, x.shape[1]) * x.std(axis=0) ** power
             shares.append(part / part.sum() if part.sum() > 0.0 else part)
@@ -359,8 +441,11 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
     views, view_weights, agreement, graph, n_neighbors, fit_intercept, tol, max_iter
         As in `HLRegressor`; with views `kernels` is not used.
     random_state : int, default=0
-        For the folds, and for the rows looked at where there are many.
+        For the folds, for the rows looked at where there are many, and for the approximation.
     verbose : int, default=0
+    approximation, n_components, block_size
+        As in `HLRegressor`. Parameters are then chosen by exact fits to 2,000 labels drawn at
+        random, and alpha is scaled so that the ridge 2Sλ stays; `manifolds` must be (0,).
 
     Attributes
     ----------
@@ -417,6 +502,9 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         max_iter=200,
         random_state=0,
         verbose=0,
+        approximation=None,
+        n_components=1000,
+        block_size="auto",
     ):
         self.kernels = kernels
         self.gammas = gammas
@@ -437,6 +525,9 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         self.max_iter = max_iter
         self.random_state = random_state
         self.verbose = verbose
+        self.approximation = approximation
+        self.n_components = n_components
+        self.block_size = block_size
 
     def fit(self, X, y, sample_weight=None, trusted=None):
         """Choose parameters and fit with them.
@@ -453,10 +544,22 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         Returns
         -------
         self : HLRegressorCV
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> search = HLRegressorCV(kernels=["rbf"], gammas=[1.0], alphas=[1e-4, 1e-2]).fit(X, y)
+        >>> search.best_params_["kernel"]
+        'rbf'
         """
         # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
         draft = copy.copy(self)
         _check_removals(self.removals)
+        if self.approximation is not None and is_streamed(X):
+            X, y = first_rows(X, y, draft)
         y = _one_target(y)
         draft.held_out_residuals_ = np.full(len(y), np.nan)
         seen = draft._search(X, y, y, sample_weight, trusted)
@@ -465,6 +568,9 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         draft.relevance_ = draft._relevance()
         self.__dict__ = draft.__dict__
         return self
+
+    # The mixin's, which refuses NaN in y, would come first.
+    score = _SearchCV.score
 
     def predict_interval(self, X, coverage=0.9, *, scale="constant"):
         """Intervals that hold a new label with the given probability.
@@ -482,6 +588,15 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         Returns
         -------
         ndarray of shape (n_rows, 2)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> HLRegressorCV(kernels=["rbf"]).fit(X, y).predict_interval([[1.5]]).shape
+        (1, 2)
         """
         seen, model = self._scaled(X), self.best_estimator_
         residuals = self.held_out_residuals_
@@ -500,6 +615,16 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         Returns
         -------
         ThresholdPath
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> path = HLRegressorCV(kernels=["rbf"]).fit(X, y).threshold_path(max_events=5)
+        >>> bool(np.all(np.diff(path.thresholds) < 0))
+        True
         """
         check_is_fitted(self)
         return self.best_estimator_.threshold_path(
@@ -515,7 +640,7 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         choice = choose(settings, data, self.manifolds, plan)
         self._record(choice, total)
         self.best_score_ = choice.score
-        self.held_out_residuals_[data.labelled[:, 0]] = choice.held_out
+        self.held_out_residuals_[self._looked_at[data.labelled[:, 0]]] = choice.held_out
         return self._parameters_at(choice.point, total) | _mode(choice.mode)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
@@ -618,6 +743,9 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         max_iter=200,
         random_state=0,
         verbose=0,
+        approximation=None,
+        n_components=1000,
+        block_size="auto",
     ):
         self.kernels = kernels
         self.gammas = gammas
@@ -639,6 +767,9 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         self.max_iter = max_iter
         self.random_state = random_state
         self.verbose = verbose
+        self.approximation = approximation
+        self.n_components = n_components
+        self.block_size = block_size
 
     def fit(self, X, y, sample_weight=None, trusted=None):
         """Choose parameters and fit with them.
@@ -655,10 +786,22 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         Returns
         -------
         self : HLClassifierCV
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifierCV
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> HLClassifierCV().fit(X, y).classes_.tolist()
+        ['left', 'right']
         """
         # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
         draft = copy.copy(self)
-        validate_data(draft, X, dtype=np.float64)
+        if self.approximation is not None and is_streamed(X):
+            X, y = first_rows(X, y, draft)
+        else:
+            validate_data(draft, X, dtype=np.float64)
         draft.classes_, codes = code_labels(y, sample_weight)
         check_consistent_length(X, codes)
         seen = draft._search(X, codes, y, sample_weight, trusted)
@@ -666,7 +809,8 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             draft.best_estimator_.fit(seen, y, sample_weight, trusted)
-        if self.cv is None and not draft._dropping_helps(seen, y, sample_weight, trusted):
+        asked = self.cv is None and self.approximation is None
+        if asked and not draft._dropping_helps(seen, y, sample_weight, trusted):
             # What was said of a fit that is not handed out would mislead.
             draft.best_params_ = draft.best_params_ | {"threshold": np.inf}
             draft.best_estimator_ = draft._estimator(draft.best_params_)
@@ -678,6 +822,9 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         self.__dict__ = draft.__dict__
         return self
 
+    # The mixin's, which refuses missing labels, would come first.
+    score = _SearchCV.score
+
     def predict_proba(self, X):
         """Probabilities of the best estimator; see `HLClassifier.predict_proba`.
 
@@ -688,6 +835,15 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         Returns
         -------
         ndarray of shape (n_rows, n_classes)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifierCV
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> HLClassifierCV().fit(X, y).predict_proba([[-2.0], [2.0]]).shape
+        (2, 2)
         """
         seen = self._scaled(X)
         return self.best_estimator_.predict_proba(seen)
@@ -702,6 +858,16 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         Returns
         -------
         ndarray of shape (n_rows,) or (n_rows, n_classes)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifierCV
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> decision = HLClassifierCV().fit(X, y).decision_function([[-2.0], [2.0]])
+        >>> bool(decision[0] < 0 < decision[1])
+        True
         """
         seen = self._scaled(X)
         return self.best_estimator_.decision_function(seen)

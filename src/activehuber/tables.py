@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from activehuber._typing import Mask
+from activehuber.validation import memory_limit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +39,9 @@ MOST_NULS = 0.01
 # Characters with which a spreadsheet takes a cell for a formula (the last four are the wide
 # forms that some of them read alike).
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+# What a row takes at the peak of an audit: copies of its numbers, 8 bytes each (the file, the
+# table, the features), and bytes of what is found out about it.
+COPIES, BYTES_A_ROW = 5, 500
 # Significant digits of computed numbers in CSV.
 DIGITS = 7
 
@@ -109,6 +113,7 @@ def read_table(path: str | Path, as_text: Collection[str] = ()) -> Table:
     Table
     """
     path = Path(path)
+    _check_size(path)
     content = _read_bytes(path)
     digest = hashlib.sha256(content).hexdigest()
     if path.suffix.lower() in PARQUET_NAMES or content[:4] == b"PAR1":
@@ -118,6 +123,28 @@ def read_table(path: str | Path, as_text: Collection[str] = ()) -> Table:
     names, repeated, more = _distinct_names(list(frame.columns))
     frame.columns = names
     return Table(frame, (*notes, *more), digest, repeated)
+
+
+def _check_size(path: Path) -> None:
+    """Raise before any work if a Parquet file is too large for memory."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if path.suffix.lower() not in PARQUET_NAMES or not path.is_file():
+        return
+    try:
+        with parquet.ParquetFile(path) as file:
+            rows, columns = file.metadata.num_rows, file.metadata.num_columns
+    except (pa.ArrowException, OSError, ValueError):
+        return  # what is wrong with it is said when it is read
+    needed, limit = rows * (8.0 * COPIES * columns + BYTES_A_ROW), memory_limit()
+    if needed > limit:
+        raise TableError(
+            f"{path.name}: {rows:,} rows × {columns} columns take about "
+            f"{needed / 2**30:.1f} GiB as numbers, but this machine has "
+            f"{limit / 2**30:.1f} GiB; use --engine dask on more machines, or a file with "
+            "fewer columns"
+        )
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -138,24 +165,67 @@ def _read_bytes(path: Path) -> bytes:
 def _read_parquet(
     content: bytes, name: str, as_text: Collection[str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    import pandas as pd
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         table = parquet.read_table(io.BytesIO(content))
-        columns = [column.to_pandas() for column in table.columns]
+        frame = arrow_frame(table, as_text)
     except (pa.ArrowException, OSError, ValueError, NotImplementedError) as error:
         raise TableError(f"{name} is no readable Parquet file: {first_line(error)}") from None
     if not len(table):
         raise TableError(f"{name} has no rows")
+    return frame, []
+
+
+def arrow_frame(table: Any, as_text: Collection[str] = ()) -> pd.DataFrame:
+    """The frame of an Arrow table, whose columns may have the same name."""
+    import pandas as pd
+
     columns = [
-        _as_written(column) if title in as_text else column
-        for title, column in zip(table.column_names, columns, strict=True)
+        _as_written(column.to_pandas()) if title in as_text else column.to_pandas()
+        for title, column in zip(table.column_names, table.columns, strict=True)
     ]
     frame = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=range(len(table)))
     frame.columns = list(table.column_names)
-    return frame, []
+    return frame
+
+
+def parquet_dataset(path: Path) -> Any:
+    """A Parquet file, or a folder of them, as a pyarrow dataset that is read piece by piece."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    if not path.exists():
+        raise TableError(f"{path}: there is no such file")
+    try:
+        # Absolute, since workers have folders of their own.
+        found = ds.dataset(str(path.resolve()), format="parquet")
+        rows = found.count_rows()
+    except (pa.ArrowException, OSError, ValueError, NotImplementedError) as error:
+        raise TableError(
+            f"{path.name} is no Parquet file, which --engine dask needs; use --engine local "
+            f"({first_line(error)})"
+        ) from None
+    if not rows:
+        raise TableError(f"{path.name} has no rows")
+    return found
+
+
+def parquet_pieces(dataset: Any) -> list[tuple[Any, int]]:
+    """The row groups of a dataset in their order, each with its number of rows."""
+    return [
+        (piece, int(piece.row_groups[0].num_rows))
+        for fragment in dataset.get_fragments()
+        for piece in fragment.split_by_row_group()
+        if piece.row_groups[0].num_rows
+    ]
+
+
+def file_digest(path: str) -> str:
+    """SHA-256 of a file, read in parts."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _as_written(column: pd.Series) -> pd.Series:
@@ -186,12 +256,13 @@ def _read_csv(
         mark = ", decimals by a comma" if comma else ""
         notes.append(f"Cells are separated by {spoken}{mark}.")
     parsed: list[Any] = []
-    for title, cells in zip(header, columns, strict=True):
+    for title, column in zip(header, columns, strict=True):
+        cells = _cells_of(column)
         if title in as_text:
             parsed.append(_text_series(_stripped(cells)))
         else:
-            column, note = parse_column(cells, title, decimal_comma=comma)
-            parsed.append(column)
+            found, note = parse_column(cells, title, decimal_comma=comma)
+            parsed.append(found)
             notes += [note] if note else []
     frame = _side_by_side(parsed) if parsed else pd.DataFrame()
     frame.columns = header
@@ -271,8 +342,8 @@ def sniff_delimiter(text: str) -> str:
     return best
 
 
-def _split(text: str, delimiter: str, name: str) -> tuple[list[str], list[np.ndarray]]:
-    """Column names and the cells of each column as object arrays of str."""
+def _split(text: str, delimiter: str, name: str) -> tuple[list[str], list[Any]]:
+    """Column names and the cells of each column, as Arrow has them; see `_cells_of`."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -289,10 +360,15 @@ def _split(text: str, delimiter: str, name: str) -> tuple[list[str], list[np.nda
     except (pa.ArrowException, ValueError, OSError):
         # Slower, but it knows the line, and it forgives what can be forgiven.
         return _split_slowly(text, delimiter, name)
-    columns = [column.to_numpy(zero_copy_only=False) for column in table.columns]
-    if any(len(column) == 0 for column in columns):
+    if any(len(column) == 0 for column in table.columns):
         return _split_slowly(text, delimiter, name)
-    return [_title(column[0], i) for i, column in enumerate(columns)], [c[1:] for c in columns]
+    titles = [_title(column[0].as_py(), i) for i, column in enumerate(table.columns)]
+    return titles, [column.slice(1) for column in table.columns]
+
+
+def _cells_of(column: Any) -> np.ndarray:
+    """Cells as an object array of str: for one column at a time, they are many bytes each."""
+    return column if isinstance(column, np.ndarray) else column.to_numpy(zero_copy_only=False)
 
 
 def _first_width(text: str, delimiter: str) -> int:
@@ -343,11 +419,11 @@ def _title(cell: str, position: int) -> str:
     return cell.strip() or f"column {position + 1}"
 
 
-def _without_empty_tail(columns: list[np.ndarray]) -> tuple[list[np.ndarray], int]:
+def _without_empty_tail(columns: list[Any]) -> tuple[list[Any], int]:
     """Columns without the rows at the end in which every cell is empty, as of spreadsheets."""
     length = len(columns[0]) if columns else 0
     keep = length
-    while keep and len(columns) > 1 and not any(column[keep - 1].strip() for column in columns):
+    while keep and len(columns) > 1 and not any(str(c[keep - 1]).strip() for c in columns):
         keep -= 1
     return ([column[:keep] for column in columns] if keep < length else columns), length - keep
 
@@ -482,12 +558,12 @@ def _convert(given: list[str], decimal: str, group: str) -> np.ndarray | None:
     return out
 
 
-def _has_decimal_comma(columns: list[np.ndarray]) -> bool:
+def _has_decimal_comma(columns: list[Any]) -> bool:
     """Whether commas are decimal marks: some can be nothing else, and no point is one."""
     sample = max(1, SNIFFED_CELLS // max(1, len(columns)))
     points = commas = 0
     for column in columns[:SNIFFED_CELLS]:
-        for cell in column[:sample]:
+        for cell in _cells_of(column[:sample]):
             text = cell.strip()
             if "," in text:
                 commas += _SURELY_DECIMAL.fullmatch(text) is not None
@@ -572,13 +648,29 @@ def csv_text(header: Iterable[str], columns: Iterable[Iterable[Any]]) -> str:
     spreadsheet would take for a formula gets an apostrophe in front; text that is a number
     does not.
     """
+    every = [column if isinstance(column, np.ndarray) else list(column) for column in columns]
+    return csv_line(harmless(name) for name in header) + csv_rows(every)
+
+
+def csv_line(cells: Iterable[str]) -> str:
+    """One line of a CSV file, cells as they are."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow(list(cells))
+    return out.getvalue()
+
+
+def csv_rows(columns: Iterable[Sequence[Any] | np.ndarray]) -> str:
+    """The lines below the header; see `csv_text`."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([harmless(name) for name in header])
-    writer.writerows(
-        zip(*([_cell(value) for value in column] for column in columns), strict=True)
-    )
+    writer.writerows(zip(*map(_cells, columns), strict=True))
     return out.getvalue()
+
+
+def _cells(column: Sequence[Any] | np.ndarray) -> list[str]:
+    if isinstance(column, np.ndarray) and column.dtype == np.float64:
+        return ["" if value != value else f"{value:.{DIGITS}g}" for value in column.tolist()]
+    return [_cell(value) for value in column]
 
 
 def _cell(value: Any) -> str:
@@ -626,11 +718,14 @@ def check_outputs(folder: Path, names: Iterable[str], *, force: bool) -> None:
         raise TableError(f"{folder} cannot be written to; choose another folder with -o")
 
 
-def write_files(folder: Path, contents: Mapping[str, bytes], *, force: bool = False) -> None:
+def write_files(
+    folder: Path, contents: Mapping[str, bytes | Iterable[bytes]], *, force: bool = False
+) -> None:
     """Put files into a folder, each whole or not at all.
 
     They are written into a folder beside it first. A folder that is not there yet appears
-    with all of them at once; in one that is, each file is replaced in one step.
+    with all of them at once; in one that is, each file is replaced in one step. A file given
+    in parts is made while it is written, so that it need not be held.
     """
     check_outputs(folder, contents, force=force)
     try:
@@ -660,8 +755,8 @@ def write_files(folder: Path, contents: Mapping[str, bytes], *, force: bool = Fa
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def write_file(path: Path, content: bytes, *, force: bool = True) -> None:
-    """Put one file at its place in one step."""
+def write_file(path: Path, content: bytes | Iterable[bytes], *, force: bool = True) -> None:
+    """Put one file, or one made in parts, at its place in one step."""
     if path.is_dir():
         raise TableError(f"{path} is a directory; give the name of a file")
     if not force and path.exists():
@@ -679,9 +774,10 @@ def write_file(path: Path, content: bytes, *, force: bool = True) -> None:
             draft.unlink(missing_ok=True)
 
 
-def _write_synced(path: Path, content: bytes) -> None:
+def _write_synced(path: Path, content: bytes | Iterable[bytes]) -> None:
     with path.open("wb") as file:
-        file.write(content)
+        for part in [content] if isinstance(content, bytes) else content:
+            file.write(part)
         file.flush()
         # Without this a power cut after the rename could leave an empty file.
         os.fsync(file.fileno())

@@ -39,6 +39,7 @@ LEAST_CUT = 2.0
 WINDOW = 0.15
 WINDOW_ROWS = 30
 WINDOW_STOPS = 16
+WINDOW_NUMBERS = 20_000
 # Sizes are compared at this share of them, which no bad labels reach unless they are most.
 LOW_SHARE = 0.35
 # Growth is taken at this discount: windows differ by chance.
@@ -101,6 +102,23 @@ def madn(residuals: Vector, weights: Vector) -> float:
     """ξ = 1.345 MADN(r): close to the mean, with half of the labels as breakdown point.
 
     Use it when most noise is Gaussian and bad labels are to be bound, not dropped.
+
+    Parameters
+    ----------
+    residuals, weights : ndarray of shape (l,)
+
+    Returns
+    -------
+    float
+        1.345 · 1.4826 · median |r − median r|.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber.thresholds import madn
+    >>> residuals = np.array([-1.0, 0.0, 1.0, 2.0, 100.0])
+    >>> round(madn(residuals, np.ones(5)), 3)     # the far one does not matter
+    1.994
     """
     deviations = np.abs(residuals - weighted_median(residuals, weights))
     return EFFICIENT * MAD_TO_SIGMA * weighted_median(deviations, weights)
@@ -110,6 +128,22 @@ def quantile(residuals: Vector, weights: Vector) -> float:
     """ξ = the 0.9 quantile of |r|: one label in ten is bound, the others count as in a mean.
 
     Use it when about so many labels are bad, whatever their size.
+
+    Parameters
+    ----------
+    residuals, weights : ndarray of shape (l,)
+
+    Returns
+    -------
+    float
+        The smallest |r| below or at which 0.9 of the weight lies.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber.thresholds import quantile
+    >>> quantile(np.arange(1.0, 11.0), np.ones(10))
+    9.0
     """
     return weighted_quantile(np.abs(residuals), weights, BOUND_FROM)
 
@@ -124,6 +158,20 @@ def tuning_free(residuals: Vector, weights: Vector, dof: float) -> float:
     ----------
     dof : float
         Degrees of freedom of the fit: the sum of the leverages of the free labels.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber.thresholds import tuning_free
+    >>> residuals = np.random.default_rng(0).normal(size=200)
+    >>> xi = tuning_free(residuals, np.ones(200), dof=10.0)
+    >>> left = np.mean(np.minimum((residuals / xi) ** 2, 1.0))
+    >>> bool(np.isclose(left, (10 + np.log(200)) / 200))
+    True
     """
     total = float(weights.sum())
     wanted = dof + np.log(total)
@@ -177,7 +225,7 @@ def row_scales(loo: LeaveOneOut, sigma: float, ground: Ground) -> Vector:
     noise *= growth_along(predicted, loo.residuals / loo.inflation, ground.weights)
     if ground.mean_variance <= 0.0:
         return noise
-    unknown = loo.variance / ground.mean_variance
+    unknown = (loo.variance + loo.missing) / ground.mean_variance
     return np.hypot(noise, unknown * np.hypot(0.5 * ground.spread, predicted))
 
 
@@ -199,10 +247,16 @@ def growth_along(level: Vector, errors: Vector, weights: Vector) -> Vector:
     # How much of each row's weight lies in each window, rows from small to large errors: one
     # sort serves all windows.
     by_size = np.argsort(sizes, kind="stable")
-    inside = np.minimum(ends[by_size], high) - np.maximum(starts[by_size], low)
-    cumulated = np.cumsum(np.maximum(inside, 0.0), axis=1)
-    reached = cumulated >= LOW_SHARE * cumulated[:, -1:] * (1.0 - 1e-12)
-    local = sizes[by_size][np.argmax(reached, axis=1)]
+    # All windows at once while that is small, else one after the other.
+    at_once = WINDOW_STOPS if len(level) <= WINDOW_NUMBERS else 1
+    places = []
+    for first in range(0, WINDOW_STOPS, at_once):
+        here = slice(first, first + at_once)
+        inside = np.minimum(ends[by_size], high[here]) - np.maximum(starts[by_size], low[here])
+        cumulated = np.cumsum(np.maximum(inside, 0.0), axis=1)
+        reached = cumulated >= LOW_SHARE * cumulated[:, -1:] * (1.0 - 1e-12)
+        places.append(np.argmax(reached, axis=1))
+    local = sizes[by_size][np.concatenate(places)]
     usual = weighted_quantile(sizes, weights[order], LOW_SHARE)
     if usual == 0.0:
         return np.ones_like(level)

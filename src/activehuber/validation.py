@@ -224,9 +224,8 @@ def check_memory(n_rows: int, n_views: int, *, with_penalty: bool) -> None:
         raise ValueError(
             f"X: a Gram matrix of {n_rows} rows needs "
             f"{needed / 2**30:.1f} GiB at the peak of a fit, but this machine has "
-            f'{limit / 2**30:.1f} GiB; use fewer labelled rows, or kernel="linear" (which '
-            "never forms the matrix when rows outnumber columns) on explicit features such "
-            "as sklearn.kernel_approximation.Nystroem"
+            f'{limit / 2**30:.1f} GiB; use approximation="nystrom" (with n_components) or '
+            "fewer labelled rows"
         )
 
 

@@ -24,7 +24,7 @@ from scipy.optimize import minimize
 from activehuber import newton
 from activehuber._typing import Vector
 from activehuber.problem import Problem
-from activehuber.reduction import Reduction
+from activehuber.reduction import Reducible
 
 # Steps of the final equalisation of pulls, and the relative change it takes differences at.
 EQUALISING_STEPS = 4
@@ -65,7 +65,7 @@ class _Point:
 class _Objective:
     """J*(c), each evaluation one exact fit; the best point is remembered."""
 
-    def __init__(self, reduction: Reduction, problem: Problem, threshold: float) -> None:
+    def __init__(self, reduction: Reducible, problem: Problem, threshold: float) -> None:
         self.reduction, self.problem, self.threshold = reduction, problem, threshold
         self.coupled = reduction.expansion.coupling > 0.0
         self.n_iter = 0
@@ -79,14 +79,7 @@ class _Objective:
         problem = replace(self.problem, gram=reduced.gram)
         solution = newton.solve(problem, self.threshold)
         v = np.where(problem.active, solution.v, 0.0)
-        if self.coupled:
-            products = v @ expansion.smoother.smooth(reduced.sources(v))[labelled]
-            pulls = products / np.maximum(weights, np.finfo(np.float64).tiny ** 0.5)
-        else:
-            # f^α/c^α = S^α v does not need c^α, which may be zero.
-            unit = replace(reduced, weights=np.ones_like(weights))
-            pulls = v @ expansion.smoother.smooth(unit.sources(v))[labelled]
-            products = weights * pulls
+        products, pulls = reduced.pulls(v)
         residuals = problem.y - solution.intercept - solution.fitted
         value = newton.objective(problem, v, solution.fitted, residuals, self.threshold)
         return _Point(weights, value, products, pulls)
@@ -118,7 +111,7 @@ class _Objective:
         return float(np.max(violation)) / (np.sqrt(m) * point.value)
 
 
-def learn_weights(reduction: Reduction, problem: Problem, threshold: float) -> LearntWeights:
+def learn_weights(reduction: Reducible, problem: Problem, threshold: float) -> LearntWeights:
     """Minimise J* over the view weights, starting from uniform ones.
 
     A few closed-form steps d^α ∝ d^α √p^α, which never raise J* when views do not couple; a

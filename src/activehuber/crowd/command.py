@@ -124,6 +124,10 @@ def train(
     Returns
     -------
     Trained
+
+    Examples
+    --------
+    See `count`.
     """
     tell(0.01, "looking at the frames")
     frames = open_frames(path)
@@ -176,6 +180,29 @@ def count(
     model : CrowdModel
     page : str
         Empty if it was not asked for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from activehuber.crowd.command import count, train
+    >>> from activehuber.crowd.frames import write_images
+    >>> from activehuber.crowd.synthetic import synthetic_camera
+    >>> from activehuber.tables import write_files
+    >>> clip = synthetic_camera(60, height=96, width=128, people=(1, 6))
+    >>> counts = np.column_stack([np.arange(1, 61), clip.counts])[::2]
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     folder = Path(name)
+    ...     _ = write_images(folder / "frames", clip.images())
+    ...     header = {"header": "frame,count", "comments": "", "fmt": "%d", "delimiter": ","}
+    ...     np.savetxt(folder / "counts.csv", counts, **header)
+    ...     trained = train(folder / "frames", folder / "counts.csv")
+    ...     write_files(folder / "camera", trained.files())
+    ...     model = folder / "camera" / "model.skops"
+    ...     counted, _, _ = count(model, folder / "frames", page=False)
+    >>> counted.columns["count"].shape
+    (60,)
     """
     model = load_model(model_path)
     tell(0.01, "looking at the frames")

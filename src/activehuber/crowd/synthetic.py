@@ -126,7 +126,14 @@ class Clip:
         return len(self.counts)
 
     def image(self, position: int) -> Image:
-        """A frame of shape (height, width, 3), BGR; the first has position 0."""
+        """A frame of shape (height, width, 3), BGR; the first has position 0.
+
+        Examples
+        --------
+        >>> from activehuber.crowd.synthetic import synthetic_camera
+        >>> synthetic_camera(3, people=(1, 2)).image(0).dtype
+        dtype('uint8')
+        """
         if not 0 <= position < len(self):
             raise IndexError(
                 f"there are {len(self)} frames, from 0; {position} is none of them"

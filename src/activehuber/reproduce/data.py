@@ -176,6 +176,11 @@ def uci(name: str, report: Report = _quiet) -> tuple[np.ndarray, np.ndarray]:
     -------
     X : ndarray of shape (n, d)
     y : ndarray of shape (n,)
+
+    Examples
+    --------
+    >>> from activehuber.reproduce.data import uci
+    >>> X, y = uci("House")                       # doctest: +SKIP
     """
     source = _named(name, UCI)
     path = find(source.file)
@@ -306,6 +311,11 @@ def raetsch(name: str, report: Report = _quiet) -> Raetsch:
     Returns
     -------
     Raetsch
+
+    Examples
+    --------
+    >>> from activehuber.reproduce.data import raetsch
+    >>> heart = raetsch("Heart")                 # doctest: +SKIP
     """
     stem = _named(name, RAETSCH)
     small = find(f"raetsch/{stem}.npz")
@@ -380,6 +390,11 @@ def mall_features() -> Counted:
     -------
     X : ndarray of shape (n_frames, 30)
     count : ndarray of shape (n_frames,)
+
+    Examples
+    --------
+    >>> from activehuber.reproduce.data import mall_features
+    >>> X, count = mall_features()                # doctest: +SKIP
     """
     names = ("mall/mall_feat.mat", "mall/mall_gt.mat")
     features, truth = require(names, f"the archive mall_dataset.zip of {MALL_PAGE}")
@@ -422,6 +437,15 @@ def mall_frames() -> MallFrames:
     `mall/frames/seq_000001.jpg` and on; `mall/perspective_roi.mat`: pMapN (h, w), one over the
     square of a person's height, and roi.mask (h, w); `mall/counts.csv`: frame and count, or
     without it `mall/mall_gt.mat` as in `mall_features`.
+
+    Returns
+    -------
+    MallFrames
+
+    Examples
+    --------
+    >>> from activehuber.reproduce.data import mall_frames
+    >>> frames = mall_frames()                    # doctest: +SKIP
     """
     counts = find("mall/counts.csv")
     # The first frame stands for all; who reads the folder misses the others.

@@ -1,0 +1,363 @@
+"""Rows of features wherever they are, worked on in blocks: an array, a file, a cluster.
+
+Every pass over the rows is one call of `Rows.run`: a function is applied to each block of
+rows, what it returns a row is put together, what it returns a block is summed. A fit in
+blocks needs no more of its rows than that and a few of them by number.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from activehuber._typing import Matrix
+
+# (X of shape (b, d), *shared, *columns) -> (an array with one entry a row or None, sums)
+Work = Callable[..., tuple[np.ndarray | None, tuple[np.ndarray, ...]]]
+Sums = tuple[np.ndarray, ...]
+
+# Numbers of a block at work: 4 Mi of them are 32 MiB.
+BLOCK_NUMBERS = 1 << 22
+FEWEST_ROWS, MOST_ROWS = 256, 65_536
+# Matrices up to this size are factored by one thread.
+ONE_THREAD_WIDTH = 1_500
+# Blocks read ahead of the threads that work on them.
+READ_AHEAD = 1
+
+
+def automatic_block_size(width: int) -> int:
+    """Rows a block when every row becomes `width` numbers."""
+    return int(np.clip(BLOCK_NUMBERS // max(1, width), FEWEST_ROWS, MOST_ROWS))
+
+
+class Rows(ABC):
+    """n rows of d features.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+    """
+
+    n_rows: int
+    n_features: int
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    @abstractmethod
+    def take(self, numbers: np.ndarray) -> Matrix:
+        """A few rows by number, in the order asked for, shape (k, d)."""
+
+    @abstractmethod
+    def run(
+        self,
+        work: Work,
+        shared: tuple[Any, ...] = (),
+        columns: Sequence[np.ndarray] = (),
+        chosen: np.ndarray | None = None,
+    ) -> tuple[np.ndarray | None, Sums]:
+        """Apply `work` to every block of rows.
+
+        Parameters
+        ----------
+        work : callable
+            Gets X of shape (b, d), then `shared`, then each column's part of the block;
+            returns one entry a row (or None) and a tuple of arrays to be summed. A function
+            of a module, so that it can travel.
+        columns : sequence of ndarray, one entry a row
+            Of all rows, or of the chosen ones.
+        chosen : ndarray of int, increasing
+            The rows to work on; all of them if None.
+
+        Returns
+        -------
+        values : ndarray or None
+            The entries of all blocks, in the order of the rows.
+        sums : tuple of ndarray
+            Added up in the order of the rows; empty if no row is chosen.
+        """
+
+    @abstractmethod
+    def in_blocks_of(self, size: int) -> Rows:
+        """The same rows, worked on `size` at a time."""
+
+    def release(self) -> None:
+        """Let go of what only makes the next pass faster; a fit is over."""
+        return
+
+
+class LocalRows(Rows):
+    """Rows that this process can read, worked on by as many threads as BLAS may have."""
+
+    block_size: int = MOST_ROWS
+
+    @abstractmethod
+    def blocks(self, chosen: np.ndarray | None) -> Iterator[Matrix]:
+        """The (chosen) rows in order, float64 and C-ordered, `block_size` at most."""
+
+    def run(
+        self,
+        work: Work,
+        shared: tuple[Any, ...] = (),
+        columns: Sequence[np.ndarray] = (),
+        chosen: np.ndarray | None = None,
+    ) -> tuple[np.ndarray | None, Sums]:
+        n = self.n_rows if chosen is None else len(chosen)
+        values: np.ndarray | None = None
+        sums: Sums = ()
+        start = 0
+        for size, (part, terms) in self._results(work, shared, columns, chosen):
+            if part is not None:
+                if values is None:
+                    values = np.empty((n, *part.shape[1:]), dtype=part.dtype)
+                values[start : start + size] = part
+            sums = add_sums(sums, terms)
+            start += size
+        return values, sums
+
+    def _results(
+        self,
+        work: Work,
+        shared: tuple[Any, ...],
+        columns: Sequence[np.ndarray],
+        chosen: np.ndarray | None,
+    ) -> Iterator[tuple[int, tuple[np.ndarray | None, Sums]]]:
+        """What each block gives, in order; blocks are read while others are worked on."""
+        threads = blas_threads()
+        start = 0
+        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+            waiting: deque[tuple[int, Future]] = deque()
+            try:
+                for block in self.blocks(chosen):
+                    here = slice(start, start + len(block))
+                    parts = [column[here] for column in columns]
+                    waiting.append((len(block), pool.submit(work, block, *shared, *parts)))
+                    start = here.stop
+                    if len(waiting) >= threads + READ_AHEAD:
+                        size, future = waiting.popleft()
+                        yield size, future.result()
+                while waiting:
+                    size, future = waiting.popleft()
+                    yield size, future.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+class ArrayRows(LocalRows):
+    """Rows of an array or a memory map of shape (n, d)."""
+
+    def __init__(self, X: Any, block_size: int = MOST_ROWS) -> None:
+        self.X, self.block_size = X, block_size
+        self.n_rows, self.n_features = X.shape
+
+    def take(self, numbers: np.ndarray) -> Matrix:
+        return np.ascontiguousarray(self.X[numbers], dtype=np.float64)
+
+    def blocks(self, chosen: np.ndarray | None) -> Iterator[Matrix]:
+        n = self.n_rows if chosen is None else len(chosen)
+        for start in range(0, n, self.block_size):
+            here = slice(start, min(start + self.block_size, n))
+            rows = self.X[here] if chosen is None else self.X[chosen[here]]
+            yield np.ascontiguousarray(rows, dtype=np.float64)
+
+    def in_blocks_of(self, size: int) -> ArrayRows:
+        return ArrayRows(self.X, size)
+
+
+class ParquetRows(LocalRows):
+    """Numeric columns of Parquet files, read batch by batch at every pass.
+
+    Parameters
+    ----------
+    dataset : pyarrow.dataset.Dataset
+    names : list of str
+        The columns that are features, in their order.
+    """
+
+    def __init__(self, dataset: Any, names: Sequence[str], block_size: int = MOST_ROWS) -> None:
+        self.dataset, self.names, self.block_size = dataset, list(names), block_size
+        self.n_rows, self.n_features = int(dataset.count_rows()), len(self.names)
+
+    def take(self, numbers: np.ndarray) -> Matrix:
+        order = np.argsort(numbers, kind="stable")
+        asked = numbers[order]
+        parts = list(self.blocks(np.unique(asked)))
+        found = np.concatenate(parts) if parts else np.empty((0, self.n_features))
+        out = np.empty((len(numbers), self.n_features))
+        out[order] = found[np.searchsorted(np.unique(asked), asked)]
+        return out
+
+    def column(self, name: str) -> np.ndarray:
+        """One column in memory, NaN (of text: None) where it is null, shape (n,)."""
+        column = self.dataset.to_table(columns=[name]).column(name)
+        if not _is_numeric(column.type):
+            return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+        return _floats(column, name)
+
+    def blocks(self, chosen: np.ndarray | None) -> Iterator[Matrix]:
+        start = 0
+        for batch in self._batches():
+            first, last = start, start + len(batch)
+            start = last
+            if chosen is None:
+                yield self._matrix(batch)
+                continue
+            here = chosen[np.searchsorted(chosen, first) : np.searchsorted(chosen, last)]
+            if len(here):
+                yield np.ascontiguousarray(self._matrix(batch)[here - first])
+
+    def _batches(self) -> Iterator[Any]:
+        # Batches ahead of need are memory: two of them keep the threads busy.
+        batches = self.dataset.to_batches(
+            columns=self.names,
+            batch_size=self.block_size,
+            batch_readahead=2,
+            fragment_readahead=1,
+        )
+        return (batch for batch in batches if len(batch))
+
+    def _matrix(self, batch: Any) -> Matrix:
+        out = np.empty((len(batch), self.n_features))
+        for place, name in enumerate(self.names):
+            out[:, place] = _floats(batch.column(place), name)
+        return out
+
+    def in_blocks_of(self, size: int) -> ParquetRows:
+        return ParquetRows(self.dataset, self.names, size)
+
+
+class LostRows(Rows):
+    """Rows of a fit that was saved without them."""
+
+    def __init__(self, n_rows: int, n_features: int) -> None:
+        self.n_rows, self.n_features = n_rows, n_features
+
+    def take(self, numbers: np.ndarray) -> Matrix:
+        raise self._gone()
+
+    def run(
+        self,
+        work: Work,
+        shared: tuple[Any, ...] = (),
+        columns: Sequence[np.ndarray] = (),
+        chosen: np.ndarray | None = None,
+    ) -> tuple[np.ndarray | None, Sums]:
+        raise self._gone()
+
+    def in_blocks_of(self, size: int) -> LostRows:
+        return self
+
+    def _gone(self) -> ValueError:
+        return ValueError(
+            "the rows of an approximated fit are not saved with it, and this needs them; fit "
+            "the model again"
+        )
+
+
+def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) -> ParquetRows:
+    """Rows of a Parquet file or folder, or of a pyarrow dataset.
+
+    Parameters
+    ----------
+    source : str, Path or pyarrow.dataset.Dataset
+    without : sequence of str
+        Columns that are no features.
+    names : sequence of str, optional
+        The features; all columns but `without` if None.
+    """
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    if isinstance(source, (str, Path)):
+        if not Path(source).exists():
+            raise FileNotFoundError(f"X: there is no Parquet file {str(source)!r}")
+        try:
+            source = ds.dataset(source, format="parquet")
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ValueError(
+                f"X: {str(source)!r} cannot be read as Parquet: {error}"
+            ) from error
+    given = list(source.schema.names)
+    wanted = [*without, *([] if names is None else names)]
+    lost = [name for name in wanted if name not in given]
+    if lost:
+        raise ValueError(
+            f"X has no column {lost[0]!r}; there are {', '.join(map(str, given[:20]))}"
+        )
+    chosen = [n for n in given if n not in without] if names is None else list(names)
+    if not chosen:
+        raise ValueError("X has no column left to learn from")
+    for name in chosen:
+        kind = source.schema.field(name).type
+        if not _is_numeric(kind):
+            raise ValueError(
+                f"X: column {name!r} holds {kind}, not numbers; choose numeric columns with "
+                "dataset.schema, or encode it first"
+            )
+    return ParquetRows(source, chosen)
+
+
+def _is_numeric(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+
+
+def _floats(column: Any, name: str) -> np.ndarray:
+    """An Arrow column as floats, NaN where it is null."""
+    import pyarrow as pa
+
+    try:
+        column = column if column.type == pa.float64() else column.cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"column {name!r}: {error}") from error
+    if isinstance(column, pa.ChunkedArray):
+        return column.to_numpy()
+    return column.to_numpy(zero_copy_only=False)
+
+
+def add_sums(left: Sums, right: Sums) -> Sums:
+    """Term by term, in place of the left one; () is zero."""
+    if not left:
+        return right
+    for total, term in zip(left, right, strict=True):
+        np.add(total, term, out=total)
+    return left
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    return affinity or os.cpu_count() or 1
+
+
+def blas_threads() -> int:
+    """Threads a pass may use: as many as BLAS may, and as there are cores for us."""
+    allowed = [lib["num_threads"] for lib in _controller().select(user_api="blas").info()]
+    return max(1, min(cores(), max(allowed, default=1)))
+
+
+def one_blas_thread() -> Any:
+    """A context in which BLAS does not start threads inside those of a pass."""
+    return _controller().limit(limits=1, user_api="blas")
+
+
+def few_blas_threads(width: int) -> Any:
+    """A context for algebra of size `width`: threads that wait for each other slow it down."""
+    return one_blas_thread() if width <= ONE_THREAD_WIDTH else nullcontext()
