@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # BLAS with more threads than this machine has cores gets slower, not faster.
 JOBS ?= 2
+EXTRAS := plot,cli,oracle,crowd,dask
+PYTEST := -m pytest -n $(JOBS) -m "not slow" --doctest-modules src/activehuber tests
 
-.PHONY: demo test test-all check bench wheel-test clean
+.PHONY: demo test test-all test-lowest test-newest check docs bench wheel-test clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,37 +17,67 @@ $(VENV)/.core: pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	$(PIP) --editable ".[plot,cli,oracle,crowd]" --group test
+	$(PIP) --editable ".[$(EXTRAS)]" --group test
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test
 	$(PIP) --group check build
 	@touch $@
 
-demo: $(VENV)/.core  ## audit a table with wrong and missing labels; the page is demo/out/report.html
+$(VENV)/.docs: $(VENV)/.test
+	$(PIP) --group docs
+	@touch $@
+
+demo: $(VENV)/.core  ## audit a table with wrong and missing labels; the page is demo/audit/report.html
 	$(BIN)/python examples/audit_diabetes.py --output demo
 
 test: $(VENV)/.test  ## everything that runs in minutes
 	@echo "The browser tests are left out here: make test-all runs them where chromium is installed."
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow" --doctest-modules src/activehuber tests
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
-test-all: $(VENV)/.test  ## the rest: oracles at size, the page in a browser
+test-all: $(VENV)/.test  ## the rest: oracles at size, the page in a browser, the gallery
 	$(BIN)/python -m pytest -m slow tests
+
+# Old packages call new ones that they depend on by names that have gone out of use since; that
+# is no fault of ours, so such warnings are no errors here.
+test-lowest: build/lowest/.made  ## the fast tests with the lowest versions that pyproject.toml allows
+	OPENBLAS_NUM_THREADS=1 build/lowest/bin/python $(PYTEST) \
+	  -W default::DeprecationWarning -W default::PendingDeprecationWarning
+
+test-newest: build/newest/.made  ## the fast tests with the newest versions that pip finds
+	OPENBLAS_NUM_THREADS=1 build/newest/bin/python $(PYTEST)
+
+build/lowest/.made: pyproject.toml tools/lowest.py
+	$(PYTHON) -m venv --clear build/lowest
+	build/lowest/bin/python -m pip install --quiet --upgrade pip
+	build/lowest/bin/python tools/lowest.py > build/lowest/constraints.txt
+	build/lowest/bin/python -m pip install --quiet --constraint build/lowest/constraints.txt \
+	  --editable ".[$(EXTRAS),peers]" --group test
+	@touch $@
+
+# Made anew each time: what is newest today is not tomorrow.
+.PHONY: build/newest/.made
+build/newest/.made:
+	$(PYTHON) -m venv --clear build/newest
+	build/newest/bin/python -m pip install --quiet --upgrade pip
+	build/newest/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager \
+	  --editable ".[$(EXTRAS),peers]" --group test
 
 check: $(VENV)/.check  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.docs  ## the site in docs/_build/html; warnings are errors
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
 bench: $(VENV)/.test  ## ratios against peers, measured in one run
 	$(BIN)/python -m benchmarks.speed
 
-wheel-test: $(VENV)/.check  ## build the wheel, install it into an empty environment, use it
+wheel-test: $(VENV)/.check  ## install wheel, sdist and each extra into empty environments, use them
 	rm -rf build/wheel-test && mkdir -p build/wheel-test
 	$(BIN)/python -m build --outdir build/wheel-test .
-	$(PYTHON) -m venv build/wheel-test/venv
-	build/wheel-test/venv/bin/python -m pip install --quiet --disable-pip-version-check build/wheel-test/*.whl
-	cd build/wheel-test && venv/bin/python ../../tests/smoke.py
+	$(BIN)/python tools/wheel_test.py build/wheel-test --jobs $(JOBS)
 
 clean:
-	rm -rf $(VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist demo docs/_build docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 from sklearn.base import clone
@@ -15,6 +16,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.fixes import parse_version
 
 from activehuber import HLClassifier, HLRegressor, LabelledKFold, View
 from activehuber.noise_rates import (
@@ -27,6 +29,7 @@ from activehuber.noise_rates import (
 )
 from tests import oracles
 
+OLD_CHECKS = parse_version(sklearn.__version__) < parse_version("1.7")
 RATES = [(0.3, 0.1), (0.1, 0.3), (0.0, 0.45), (0.2, 0.2), (0.0, 0.0)]
 
 
@@ -59,6 +62,8 @@ def flipped(true, rates, seed):
 def test_checks(estimator, check):
     if "sample_weight_equivalence" in repr(check) and estimator.manifold > 0:
         pytest.skip("with a graph weights act on the loss alone, by contract")
+    if "sample_weight_equivalence" in repr(check) and OLD_CHECKS and estimator.noise_rates:
+        pytest.skip("scikit-learn 1.6 shuffles, then makes two classes of three: not the same")
     check(estimator)
 
 
