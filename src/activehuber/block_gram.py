@@ -25,6 +25,7 @@ from activehuber.linalg import (
     solve_lower,
 )
 from activehuber.rows import (
+    FEWEST_ROWS,
     ArrayRows,
     LocalRows,
     Rows,
@@ -40,6 +41,8 @@ COARSE_LABELS = 10_000
 COARSE_ROWS_A_FUNCTION = 10
 # Features are made once and held if they need no more than this, else made at every pass.
 HELD_BYTES = 2**29
+# Blocks that held features are cut into at least.
+PIECES = 8
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,8 @@ class BlockGram:
             self._left_out = np.maximum(prior - np.einsum("ij,ij->i", psi, psi), 0.0)
         else:
             self._left_out = self.left_out
-        size = automatic_block_size(psi.shape[1])
+        # Few rows are cut so that every thread gets some.
+        size = min(automatic_block_size(psi.shape[1]), max(FEWEST_ROWS, -(-len(psi) // PIECES)))
         self.rows, self.numbers, self.features = ArrayRows(psi, size), None, as_given(psi)
         self.basis = self.features.basis
 

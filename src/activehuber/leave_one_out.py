@@ -49,7 +49,7 @@ class LeaveOneOut:
     @property
     def inflation(self) -> Vector:
         """√(1 + q/μ): by how much the scale of e_i exceeds that of the noise."""
-        return np.sqrt(1.0 + (self.variance + self.missing) / self.ridge)
+        return np.sqrt(1.0 + self.variance / self.ridge)
 
 
 def leave_one_out(
