@@ -13,8 +13,10 @@ import pandas as pd
 import psutil
 import pytest
 
-from activehuber.audit import audit, audit_parquet, table_csv
+from activehuber import cluster_audit
+from activehuber.audit import audit, table_csv
 from activehuber.cli import FILES, run
+from activehuber.cluster_audit import audit_parquet
 from activehuber.tables import TableError, arrow_frame, parquet_dataset, parquet_pieces
 from tests.test_audit import Quick, audit_module, make_table
 from tests.test_cli import COMMAND, fails, rows_of
@@ -331,7 +333,7 @@ def test_a_folder_of_files_and_a_sample_of_the_columns(quick, parquet, client, m
     frame[70:].to_parquet(folder / "b.parquet", index=False)
     parts = on_cluster(folder, client, n_components=60)
     np.testing.assert_allclose(parts.labels["quality"], whole.labels["quality"], rtol=1e-9)
-    monkeypatch.setattr(audit_module, "LOOKED_AT", 80)
+    monkeypatch.setattr(cluster_audit, "LOOKED_AT", 80)
     sampled = on_cluster(folder, client, n_components=60)
     assert "The columns were looked at in 80 of 120 rows, at random." in sampled.summary.notes
     assert sorted(sampled.labels["row"][:3]) == [6, 18, 61]

@@ -50,6 +50,7 @@ FLOW = [
     "features",
     "datasets",
     "audit",
+    "cluster_audit",
     "persistence",
     "reproduce",
     "crowd",

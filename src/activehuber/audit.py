@@ -47,16 +47,12 @@ from activehuber.rows import ArrayRows, Rows, blas_threads, one_blas_thread
 from activehuber.search import HLClassifierCV, HLRegressorCV
 from activehuber.tables import (
     TableError,
-    arrow_frame,
     csv_line,
     csv_rows,
-    file_digest,
     first_line,
     harmless,
     listed,
-    mask_of_words,
     offending,
-    parquet_pieces,
     plain_text,
     read_numbers,
     shortened,
@@ -79,8 +75,6 @@ LARGEST_EXACT = 10_000
 # Functions that stand for the kernel above that.
 N_COMPONENTS = 500
 AUTO = "auto"
-# Rows of a table on a cluster from which is learnt what to do with its columns.
-LOOKED_AT = 200_000
 # Passes over the rows after which two thirds of the bar of a fit have gone by.
 USUAL_PASSES = 25
 # Labels up to which the path over the threshold is followed exactly, and its work at most:
@@ -345,13 +339,13 @@ def audit(
         approximation,
         n_components,
         random_state,
-        progress or _say_nothing,
+        progress or say_nothing,
         title,
     )
     frame = as_frame(X)
     labels = Labels.read(y, len(frame), classify=classify, name=target)
     mask = _check_trusted(trusted, len(frame))
-    names, id_name = _row_names(ids, len(frame))
+    names, id_name = row_names(ids, len(frame))
     options.tell(0.02, "making numbers of the columns")
     features = TableFeatures().fit(frame)
     rows = ArrayRows(features.transform(frame))
@@ -461,7 +455,7 @@ def audit_encoded(
     return Audit(verdicts, rest, summary, model, report)
 
 
-def _say_nothing(share: float, words: str) -> None:
+def say_nothing(share: float, words: str) -> None:
     """Progress that no one asked for."""
 
 
@@ -559,7 +553,8 @@ def _check_trusted(trusted: Any, n_rows: int) -> Mask:
     return mask.astype(bool)
 
 
-def _row_names(ids: Any, n_rows: int) -> tuple[np.ndarray, str]:
+def row_names(ids: Any, n_rows: int) -> tuple[np.ndarray, str]:
+    """The names of the rows, their numbers from 1 if None, and what the names are called."""
     if ids is None:
         return np.arange(1, n_rows + 1), "row"
     name = str(getattr(ids, "name", None) or "id")
@@ -1574,128 +1569,3 @@ def with_notes(found: Audit, before: Sequence[str]) -> Audit:
         summary=replace(found.summary, notes=notes),
         report=replace(found.report, notes=notes),
     )
-
-
-# --- a table on a cluster ---------------------------------------------------------------
-
-
-def audit_parquet(
-    dataset: Any,
-    columns: Sequence[str],
-    target: str,
-    *,
-    identity: str | None = None,
-    trusted: str | None = None,
-    classify: bool = False,
-    views: Sequence[View] | None = None,
-    coverage: float = 0.9,
-    max_selection_rows: int = 2_000,
-    approximation: str | None = AUTO,
-    n_components: int = N_COMPONENTS,
-    random_state: int = 0,
-    progress: Progress | None = None,
-    title: str = "table",
-    client: Any,
-) -> Audit:
-    """The audit of Parquet files whose rows stay with the workers of a Dask cluster.
-
-    Labels, ids and results are on the client, features never are: what is to be done to the
-    columns is learnt from 200,000 rows drawn at random, and the workers do it.
-
-    Parameters
-    ----------
-    dataset : pyarrow.dataset.Dataset
-        On files that the workers can read.
-    columns : sequence of str
-        The columns to learn from.
-    target, identity, trusted : str
-        Names of columns.
-    client : distributed.Client
-
-    Returns
-    -------
-    Audit
-        See `audit`, also for the other parameters; the model is always an approximation.
-    """
-    from activehuber.cluster import dask_rows
-
-    kind = "nystrom" if approximation == AUTO else approximation
-    if kind is None:
-        raise TableError("a table on a cluster needs an approximation; leave out none")
-    tell = progress or _say_nothing
-    options = Options(
-        coverage, max_selection_rows, kind, n_components, random_state, tell, title
-    )
-    own = [name for name in (target, identity, trusted) if name]
-    as_text = [name for name in own if classify or name != target]
-    frame = arrow_frame(dataset.to_table(columns=own), as_text)
-    labels = Labels.read(frame[target], len(frame), classify=classify, name=target)
-    mask = np.zeros(len(frame), dtype=bool)
-    if trusted is not None:
-        mask = mask_of_words(frame[trusted], trusted)
-    names, id_name = _row_names(None if identity is None else frame[identity], len(frame))
-    tell(0.02, "learning what to do with the columns")
-    pieces = parquet_pieces(dataset)
-    sample, digest = _look_at_pieces(client, dataset, pieces, list(columns), random_state)
-    features = TableFeatures().fit(sample)
-    rows, _, _ = dask_rows(_encoded_pieces(pieces, features), None)
-    encoded = Encoded(features, rows, labels, mask, names, id_name, digest)
-    found = audit_encoded(encoded, None, views, options)
-    if len(sample) == len(frame):
-        return found
-    return with_notes(
-        found,
-        [f"The columns were looked at in {len(sample):,} of {len(frame):,} rows, at random."],
-    )
-
-
-def _look_at_pieces(
-    client: Any, dataset: Any, pieces: list[tuple[Any, int]], columns: list[str], seed: int
-) -> tuple[pd.DataFrame, str]:
-    """Some rows of all pieces, and a hash of the files; workers read both."""
-    import pyarrow as pa
-    from dask import delayed
-
-    from activehuber.cluster import collect
-
-    ends = np.cumsum([count for _, count in pieces])
-    total = int(ends[-1])
-    rng = np.random.default_rng(seed)
-    chosen = np.sort(rng.choice(total, min(total, LOOKED_AT), replace=False))
-    tasks = []
-    for (piece, count), end in zip(pieces, ends, strict=True):
-        first, last = np.searchsorted(chosen, (end - count, end))
-        numbers = chosen[first:last] - (end - count)
-        tasks.append(delayed(_some_rows, pure=False)(piece, columns, numbers))
-    tasks += [delayed(file_digest, pure=False)(path) for path in dataset.files]
-    found = collect(client, client.compute(tasks))
-    tables, digests = found[: len(pieces)], found[len(pieces) :]
-    digest = digests[0]
-    if len(digests) > 1:
-        digest = hashlib.sha256("".join(digests).encode()).hexdigest()
-    return arrow_frame(pa.concat_tables(tables)), digest
-
-
-def _some_rows(piece: Any, columns: list[str], numbers: np.ndarray) -> Any:
-    return piece.to_table(columns=columns).take(numbers)
-
-
-def _encoded_pieces(pieces: list[tuple[Any, int]], features: TableFeatures) -> Any:
-    """The features as a Dask array, a chunk for each piece."""
-    import dask.array as da
-    from dask import delayed
-
-    encoder = delayed(features, traverse=False, pure=False)
-    chunks = [
-        da.from_delayed(
-            delayed(_encoded_piece, pure=False)(piece, encoder),
-            (count, len(features.source_)),
-            np.float64,
-        )
-        for piece, count in pieces
-    ]
-    return da.concatenate(chunks, axis=0)
-
-
-def _encoded_piece(piece: Any, features: TableFeatures) -> Matrix:
-    return features.transform(arrow_frame(piece.to_table(columns=list(features.columns_))))

@@ -307,8 +307,8 @@ def _audit_file(asked: _Asked, tell: Callable[[float, str], None]) -> Audit:
 def _audit_on_cluster(
     asked: _Asked, scheduler: str | None, tell: Callable[[float, str], None]
 ) -> Audit:
-    from activehuber.audit import audit_parquet
     from activehuber.cluster import connected
+    from activehuber.cluster_audit import audit_parquet
     from activehuber.tables import TableError, parquet_dataset
 
     options = asked.options(tell)
