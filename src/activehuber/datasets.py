@@ -27,6 +27,15 @@ class SpoiltTable:
         Labels that are given and wrong.
     kinds : ndarray of shape (n,), str
         How each was spoilt; empty where it was not.
+
+    Examples
+    --------
+    >>> from activehuber.datasets import make_spoilt_diabetes
+    >>> table = make_spoilt_diabetes()
+    >>> table.truth.shape == table.spoilt.shape == (len(table.frame),)
+    True
+    >>> bool((table.kinds[table.spoilt] != "").all())
+    True
     """
 
     frame: pd.DataFrame

@@ -139,6 +139,16 @@ class ViewDisplay:
         Returns
         -------
         ViewDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, ViewDisplay
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> model = HLRegressor(gamma=1.0).fit(X, np.sin(X.ravel()))
+        >>> display = ViewDisplay.from_estimator(model, X)
+        >>> len(display.plot().axes_)         # once more, on axes of its own
+        2
         """
         axes = self.axes_ = _two_axes(ax, 1, 2, figsize=(9, 3.6), width_ratios=(1, 2))
         self.figure_ = axes[0].figure
@@ -291,6 +301,16 @@ class ThresholdPathDisplay:
         Returns
         -------
         ThresholdPathDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import ThresholdPathDisplay, huber_path
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> path = huber_path(X, np.sin(3 * X.ravel()), gamma=1.0, alpha=1e-2)
+        >>> display = ThresholdPathDisplay.from_path(path)
+        >>> len(display.plot().axes_)         # once more, on axes of its own
+        2
         """
         axes = self.axes_ = _two_axes(
             ax, 2, 1, figsize=(7, 6), height_ratios=(2, 1), sharex=True
@@ -439,6 +459,16 @@ class LabelQualityDisplay:
         Returns
         -------
         LabelQualityDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, LabelQualityDisplay
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> model = HLRegressor(gamma=1.0, alpha=1e-2).fit(X, np.sin(3 * X.ravel()))
+        >>> display = LabelQualityDisplay.from_estimator(model)
+        >>> len(display.plot().axes_)         # once more, on axes of its own
+        2
         """
         axes = self.axes_ = _two_axes(ax, 1, 2, figsize=(9, 3.8))
         self.figure_ = axes[0].figure

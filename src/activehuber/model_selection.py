@@ -72,7 +72,18 @@ class LabelledKFold(BaseCrossValidator):
         self.stratify = stratify
 
     def get_n_splits(self, X=None, y=None, groups=None) -> int:
-        """The number of folds."""
+        """The number of folds.
+
+        Returns
+        -------
+        int
+
+        Examples
+        --------
+        >>> from activehuber import LabelledKFold
+        >>> LabelledKFold(4).get_n_splits()
+        4
+        """
         return self.n_splits
 
     def split(self, X, y=None, groups=None) -> Iterator[tuple[np.ndarray, np.ndarray]]:

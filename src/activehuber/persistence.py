@@ -63,6 +63,16 @@ class Model:
     id_column : str or None
     coverage : float
         Of the intervals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import audit
+    >>> from activehuber.persistence import Model
+    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+    >>> model = Model(audit(X, np.sin(X.ravel())).model, "height", None, 0.9)
+    >>> model.pipeline.predict(X[:3]).shape
+    (3,)
     """
 
     pipeline: Pipeline

@@ -105,6 +105,15 @@ class Clip:
         The plaza without people, in medium light.
     fps : float
         Frames a second.
+
+    Examples
+    --------
+    >>> from activehuber.crowd.synthetic import synthetic_camera
+    >>> clip = synthetic_camera(5, people=(2, 4))
+    >>> len(clip), clip.counts.shape, clip.roi.shape
+    (5, (5,), (240, 320))
+    >>> bool((clip.left + clip.right == clip.counts).all())
+    True
     """
 
     counts: Vector
@@ -142,7 +151,18 @@ class Clip:
         return _expose(drawn, self.gains[position], self.grain, (self.random_state, position))
 
     def images(self) -> Iterator[Image]:
-        """All frames, one after the other."""
+        """All frames, one after the other.
+
+        Returns
+        -------
+        iterator of ndarray of shape (height, width, 3), uint8
+
+        Examples
+        --------
+        >>> from activehuber.crowd.synthetic import synthetic_camera
+        >>> sum(1 for _ in synthetic_camera(3, people=(1, 2)).images())
+        3
+        """
         return (self.image(position) for position in range(len(self)))
 
 
