@@ -59,7 +59,7 @@ def draw(x, y, truth, wrong, model, ridge, path: Path) -> None:
     )
     given = np.count_nonzero(~np.isnan(y))
     title = f"{len(y) - given} of {len(y)} labels missing, {wrong.sum()} of the others wrong"
-    ax.set_ylim(-3.2, 4.6)
+    ax.set_ylim(-3.2, 5.4)  # room for the legend above the highest label
     ax.set(xlabel="x", ylabel="y", title=title)
     ax.legend(loc="upper left", ncols=2, fontsize=8, framealpha=0.9)
     fig.savefig(path, dpi=110)
