@@ -493,3 +493,89 @@ def test_refitting_without_an_approximation_forgets_it():
     model.set_params(approximation=None).fit(X, y)
     assert hasattr(model, "dual_coef_")
     assert not hasattr(model, "coef_") and not hasattr(model, "components_")
+
+
+# --- what a hostile tester found ----------------------------------------------------------
+
+
+def test_streams_with_gaps_are_not_predicted(table):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    _, _, path = table
+    model = HLRegressor(**SMALL).fit(path, "price")
+    gaps = pq.read_table(path).slice(0, 20)
+    place = gaps.column_names.index("x1")
+    gaps = gaps.set_column(place, "x1", pa.array([None, *gaps["x1"].to_pylist()[1:]]))
+    other = path.with_name("gaps.parquet")
+    pq.write_table(gaps, other)
+    for ask in (model.predict, model.predict_interval):
+        with pytest.raises(ValueError, match="contains NaN"):
+            ask(other)
+    with pytest.raises(ValueError, match="no rows"):
+        model.predict(gaps.slice(0, 0))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (lambda P, Q: P @ np.roll(Q, 1, 1).T, "not symmetric"),
+        (lambda P, Q: P @ Q.T - 5 * P[:, :1] @ Q[:, :1].T, "positive semi-definite"),
+        (lambda P, Q: -np.abs(P @ Q.T), "positive semi-definite"),
+        (lambda P, Q: np.nan * (P @ Q.T), "not finite"),
+    ],
+)
+def test_kernels_that_are_none(kernel, message):
+    X, y = problem(200)
+    with pytest.raises(ValueError, match=message):
+        HLRegressor(kernel=kernel, approximation="nystrom", n_components=40).fit(X, y)
+
+
+def test_the_index_of_a_frame_is_no_feature(table, tmp_path):
+    import pandas as pd
+
+    _, _, path = table
+    frame = pd.read_parquet(path)
+    frame[frame["x0"] > 0].to_parquet(tmp_path / "part.parquet")
+    model = HLRegressor(**SMALL).fit(tmp_path / "part.parquet", "price")
+    assert list(model.feature_names_in_) == ["x0", "x1", "x2", "x3"]
+
+
+def test_scores_of_streams(table):
+    import pyarrow.parquet as pq
+
+    _, y, path = table
+    model = HLRegressor(**SMALL).fit(path, "price")
+    assert model.score(path, "price") == model.score(path, y)
+    rows = pq.read_table(path)
+    assert HLRegressor(**SMALL).fit(rows, "price").score(rows, "price") == model.score(path, y)
+    params = {k: v for k, v in SMALL.items() if k != "alpha"}
+    search = HLRegressorCV(**params, kernels=["rbf"], alphas=[1e-3], gammas=[1.0])
+    search.fit(path, "price")
+    assert search.score(path, "price") == search.score(path, y)
+
+
+def test_named_views_of_streams(table):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    _, y, path = table
+    views = [View(["x0", "x3"]), View(["x1", "x2"], "laplacian")]
+    params = {k: v for k, v in SMALL.items() if k != "alpha"}
+    search = HLRegressorCV(views=views, **params, alphas=[1e-3], gammas=[1.0])
+    search.fit(path, "price")
+    assert search.views is views and views[0].columns == ["x0", "x3"]
+    assert search.predict(path).shape == (500,)
+    rows = pq.read_table(path)
+    rows = rows.append_column("up", pa.array(np.nan_to_num(y) > 0)).drop_columns(["price"])
+    chosen = HLClassifier(views=views, **SMALL).fit(rows, "up")
+    assert chosen.classes_.tolist() == [False, True] and chosen.score(rows, "up") > 0.7
+
+
+def test_streams_are_refused_by_exact_fits(table):
+    X, y, path = table
+    for model in (HLRegressorCV(), HLClassifier(), HLClassifierCV()):
+        with pytest.raises(TypeError, match="approximation"):
+            model.fit(path, "price")
+    with pytest.raises(TypeError, match="approximation"):
+        HLRegressor().fit(X, y).predict(path)

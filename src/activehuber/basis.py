@@ -198,23 +198,32 @@ def times_upper(rows: Matrix, upper: Matrix) -> Matrix:
 
 def landmarks(kernel: Kernel, rows: Matrix) -> Landmarks:
     """Landmarks among some rows: those that are linearly independent, by pivoted Cholesky."""
-    gram = kernel.gram(rows)
-    largest = float(np.max(np.diagonal(gram)))
+    # As it comes, not symmetrised, to see whether it is symmetric.
+    gram = Landmarks(kernel, rows, rows)(rows)
     if not np.all(np.isfinite(gram)):
-        raise ValueError("kernel values overflow; standardise the features")
-    if not largest > 0.0:
+        raise ValueError(
+            "kernel values are not finite: they overflow, or the callable is wrong; "
+            "standardise the features"
+        )
+    largest = float(np.max(np.abs(gram)))
+    if largest == 0.0:
         raise ValueError("the kernel is zero on all landmarks; it cannot be approximated")
+    if np.max(np.abs(gram - gram.T)) > 1e-8 * largest:
+        raise ValueError("the kernel is not symmetric: K(x, z) must equal K(z, x)")
+    gram = 0.5 * (gram + gram.T)
     factor, pivots, rank, _ = lapack.dpstrf(
         gram.copy(order="F"), tol=NEGLIGIBLE * largest, lower=1, overwrite_a=1
     )
     kept = pivots[:rank] - 1
     lower = np.tril(factor[:rank, :rank])
-    if np.max(np.abs(lower @ lower.T - gram[np.ix_(kept, kept)])) > 1e-8 * largest:
+    whitening = _inverse_transposed(lower) if rank else np.empty((0, 0))
+    features = gram[:, kept] @ whitening
+    if np.max(np.abs(features @ features.T - gram)) > 1e-8 * largest:
         raise ValueError(
             "the kernel matrix of the landmarks is not positive semi-definite; use a Mercer "
             "kernel"
         )
-    return Landmarks(kernel, np.ascontiguousarray(rows[kept]), _inverse_transposed(lower))
+    return Landmarks(kernel, np.ascontiguousarray(rows[kept]), whitening)
 
 
 def whitened_landmarks(kernel: Kernel, rows: Matrix) -> Landmarks:

@@ -111,6 +111,12 @@ def project(X: Matrix, basis: Basis, coefficients: Matrix) -> tuple[np.ndarray, 
 
 def project_views(X: Matrix, basis: Basis, coefficients: Matrix) -> tuple[np.ndarray, Sums]:
     """κ^α a^α of every view, shape (n, m, q) for a of shape (p, q)."""
+    if not np.all(np.isfinite(X)):
+        # Arrays have been looked at; what is streamed is looked at here.
+        kind = "NaN" if np.any(np.isnan(X)) else "infinity"
+        raise ValueError(
+            f"Input X contains {kind}: such rows cannot be predicted; fill them in"
+        )
     raw = basis(X)
     parts = [raw[:, place] @ coefficients[place] for place in basis.places]
     return np.stack(parts, axis=1), ()

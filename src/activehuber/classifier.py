@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 
 from activehuber import validation as check
 from activehuber._typing import Mask, Vector
-from activehuber.intake import first_rows, is_streamed
+from activehuber.intake import first_rows, is_streamed, refuse_streams, scored_rows
 from activehuber.model_selection import is_missing
 from activehuber.noise_rates import (
     calibrate,
@@ -201,6 +201,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         if self.approximation is not None and is_streamed(X):
             X, y = first_rows(X, y, draft)
         else:
+            refuse_streams(X)
             validate_data(draft, X, dtype=np.float64)
         classes, own = _read_classes(y)
         check_consistent_length(X, own)
@@ -324,6 +325,9 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         >>> HLClassifier().fit(X, y).score(X, y)
         1.0
         """
+        check_is_fitted(self)
+        if self.estimator_._settings.approximation is not None and is_streamed(X):
+            X, y = scored_rows(X, y, self)
         classes, own = _read_classes(y)
         check_consistent_length(X, own, sample_weight)
         given = own >= 0

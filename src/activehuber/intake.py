@@ -43,7 +43,7 @@ def streamed_rows(X: Any, y: Any, names: Any = None) -> tuple[Rows, Any, Any]:
     names : ndarray of str or None
     """
     if isinstance(X, Rows):
-        return X, y, names
+        return X, y, X.names if names is None else names
     if is_dask(X):
         from activehuber.cluster import dask_rows
 
@@ -57,11 +57,27 @@ def streamed_rows(X: Any, y: Any, names: Any = None) -> tuple[Rows, Any, Any]:
 def first_rows(X: Any, y: Any, owner: Any) -> tuple[Rows, Any]:
     """Rows and labels of what is streamed into a fit; notes the features on the estimator."""
     rows, y, names = streamed_rows(X, y)
+    rows.names = None if names is None else list(names)
     owner.n_features_in_ = rows.n_features
     owner.__dict__.pop("feature_names_in_", None)
     if names is not None:
         owner.feature_names_in_ = names
     return rows, y
+
+
+def refuse_streams(X: Any) -> None:
+    """Raise if X is read piece by piece, which the exact fit does not do."""
+    if is_streamed(X):
+        raise TypeError(
+            f"X is a {type(X).__name__}, which is read piece by piece; that needs a fit with "
+            'approximation="nystrom", "fourier" or "linear"'
+        )
+
+
+def scored_rows(X: Any, y: Any, owner: Any) -> tuple[Rows, Any]:
+    """Rows and labels to score a fit on; y may be the name of a column."""
+    labels = streamed_rows(X, y)[1] if isinstance(y, str) else y
+    return new_rows(X, owner), labels
 
 
 def new_rows(X: Any, owner: Any) -> Rows:
@@ -79,6 +95,8 @@ def new_rows(X: Any, owner: Any) -> Rows:
         rows = lazy_rows(X, names)
     else:
         rows, _, _ = streamed_rows(X, None, names)
+    if len(rows) == 0:
+        raise ValueError("X has no rows: there is nothing to predict")
     if rows.n_features != owner.n_features_in_:
         raise ValueError(
             f"X has {rows.n_features} features, but {type(owner).__name__} is expecting "

@@ -35,7 +35,13 @@ from activehuber.fitting import (
     refit_labels,
     weigh_labels,
 )
-from activehuber.intake import first_rows, is_streamed, new_rows
+from activehuber.intake import (
+    first_rows,
+    is_streamed,
+    new_rows,
+    refuse_streams,
+    scored_rows,
+)
 from activehuber.intervals import half_width
 from activehuber.kernels import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.refinement import DEFAULT_REMOVAL
@@ -574,6 +580,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
         `owner` is the estimator that X was given to, if that is not this one.
         """
         owner = self if owner is None else owner
+        if self._settings.approximation is None:
+            refuse_streams(X)
         if self._settings.approximation is None or not is_streamed(X):
             X = validate_data(owner, X, dtype=np.float64, order="C", reset=False)
         if self._settings.approximation is None:
@@ -626,6 +634,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
         >>> bool(HLRegressor(gamma=1.0).fit(X, y).score(X, y) > 0.95)
         True
         """
+        check_is_fitted(self)
+        if self._settings.approximation is not None and is_streamed(X):
+            X, y = scored_rows(X, y, self)
         y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan")
         weights = None if sample_weight is None else np.asarray(sample_weight)
         check_consistent_length(X, y, weights)
@@ -821,11 +832,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
     def _check_rows(self, X: Any, y: Any) -> tuple[Any, Any]:
         """X as an array, or as Rows with an approximation, and y."""
         if self.approximation is None:
-            if is_streamed(X):
-                raise TypeError(
-                    f"X is a {type(X).__name__}, which is read piece by piece; that needs "
-                    'approximation="nystrom", "fourier" or "linear"'
-                )
+            refuse_streams(X)
             copied = not self._is_precomputed()
             return validate_data(self, X, dtype=np.float64, order="C", copy=copied), y
         if is_streamed(X):

@@ -50,6 +50,7 @@ class Rows(ABC):
 
     n_rows: int
     n_features: int
+    names: Any = None  # of the features, if they have any
 
     def __len__(self) -> int:
         return self.n_rows
@@ -203,6 +204,8 @@ class ParquetRows(LocalRows):
         column = self.dataset.to_table(columns=[name]).column(name)
         if not _is_numeric(column.type):
             return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+        if column.null_count == 0:
+            return column.to_numpy()  # classes that are whole numbers stay so
         return _floats(column, name)
 
     def blocks(self, chosen: np.ndarray | None) -> Iterator[Matrix]:
@@ -279,6 +282,15 @@ def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) ->
     import pyarrow as pa
     import pyarrow.dataset as ds
 
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    if isinstance(source, pa.Table):
+        source = ds.dataset(source)
+    if not isinstance(source, (str, Path, ds.Dataset)):
+        raise TypeError(
+            f"X is a {type(source).__name__}; pass the path of a Parquet file or folder, a "
+            "pyarrow.dataset or a pyarrow.Table"
+        )
     if isinstance(source, (str, Path)):
         if not Path(source).exists():
             raise FileNotFoundError(f"X: there is no Parquet file {str(source)!r}")
@@ -295,7 +307,10 @@ def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) ->
         raise ValueError(
             f"X has no column {lost[0]!r}; there are {', '.join(map(str, given[:20]))}"
         )
-    chosen = [n for n in given if n not in without] if names is None else list(names)
+    # The index of a data frame is stored as a column; it is no feature.
+    index = (source.schema.pandas_metadata or {}).get("index_columns", [])
+    rest = [name for name in given if name not in without and name not in index]
+    chosen = rest if names is None else list(names)
     if not chosen:
         raise ValueError("X has no column left to learn from")
     for name in chosen:

@@ -28,7 +28,13 @@ from activehuber._typing import Matrix, Vector
 from activehuber.basis import drawn
 from activehuber.classifier import HLClassifier, code_labels
 from activehuber.fitting import MANY_REMOVED, Data, Settings
-from activehuber.intake import first_rows, is_streamed, new_rows
+from activehuber.intake import (
+    first_rows,
+    is_streamed,
+    new_rows,
+    refuse_streams,
+    scored_rows,
+)
 from activehuber.model_selection import class_numbers, is_missing
 from activehuber.noise_rates import clean_losses
 from activehuber.regressor import SELECTION_LABELS, HLRegressor, ViewParameters
@@ -43,7 +49,7 @@ from activehuber.selection import (
     Point,
 )
 from activehuber.tuning import choose, choose_for_classes, grid_errors
-from activehuber.views import View
+from activehuber.views import View, check_views, resolve_columns, view_names
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
@@ -144,8 +150,25 @@ class _SearchCV(ViewParameters):
         >>> bool(HLRegressorCV(kernels=["rbf"]).fit(X, y).score(X, y) > 0.95)
         True
         """
+        if isinstance(y, str):
+            check_is_fitted(self)
+            X, y = scored_rows(X, y, self)
         seen = self._scaled(X)
         return self.best_estimator_.score(seen, y, sample_weight)
+
+    def _number_views(self, rows: Rows) -> None:
+        """Views of named columns as views of numbers: the few rows looked at have no names."""
+        if self.views is None:
+            return
+        check_views(self.views)
+        names, numbered = rows.names, []
+        for name, view in zip(view_names(self.views), self.views, strict=True):
+            mine = copy.deepcopy(view)
+            mine.columns = resolve_columns(
+                view, name, rows, None if names is None else np.array(names), rows.n_features
+            )
+            numbered.append(mine)
+        self.views = numbered
 
     def _scaled(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -558,14 +581,18 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
         draft = copy.copy(self)
         _check_removals(self.removals)
-        if self.approximation is not None and is_streamed(X):
+        if self.approximation is None:
+            refuse_streams(X)
+        elif is_streamed(X):
             X, y = first_rows(X, y, draft)
+            draft._number_views(X)
         y = _one_target(y)
         draft.held_out_residuals_ = np.full(len(y), np.nan)
         seen = draft._search(X, y, y, sample_weight, trusted)
         draft.best_estimator_ = draft._estimator(draft.best_params_)
         draft.best_estimator_.fit(seen, y, sample_weight, trusted)
         draft.relevance_ = draft._relevance()
+        draft.views = self.views
         self.__dict__ = draft.__dict__
         return self
 
@@ -800,7 +827,9 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         draft = copy.copy(self)
         if self.approximation is not None and is_streamed(X):
             X, y = first_rows(X, y, draft)
+            draft._number_views(X)
         else:
+            refuse_streams(X)
             validate_data(draft, X, dtype=np.float64)
         draft.classes_, codes = code_labels(y, sample_weight)
         check_consistent_length(X, codes)
@@ -819,6 +848,7 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
             for each in said:
                 warnings.warn(each.message, each.category, stacklevel=2)
         draft.relevance_ = draft._relevance()
+        draft.views = self.views
         self.__dict__ = draft.__dict__
         return self
 
