@@ -95,7 +95,7 @@ def new_rows(X: Any, owner: Any) -> Rows:
         rows = lazy_rows(X, names)
     else:
         rows, _, _ = streamed_rows(X, None, names)
-    if len(rows) == 0:
+    if rows.n_rows == 0:  # NaN of a Dask collection that does not know
         raise ValueError("X has no rows: there is nothing to predict")
     if rows.n_features != owner.n_features_in_:
         raise ValueError(
