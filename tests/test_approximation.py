@@ -6,9 +6,17 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
-from activehuber import HLClassifier, HLClassifierCV, HLRegressor, HLRegressorCV, View
+from activehuber import (
+    HLClassifier,
+    HLClassifierCV,
+    HLRegressor,
+    HLRegressorCV,
+    View,
+    block_gram,
+)
 from activehuber.basis import landmarks, waves
 from activehuber.kernels import Kernel
+from activehuber.rows import ArrayRows, ChosenRows, LostRows, WatchedRows, parquet_rows
 
 MODES = {
     "fixed": {"threshold": 0.3},
@@ -341,6 +349,52 @@ def test_a_memory_map_is_not_copied(tmp_path):
     assert ours.X_fit_.X is held
     expected = HLRegressor(**SMALL).fit(np.asarray(held, dtype=np.float64), y)
     np.testing.assert_allclose(ours.predict(X), expected.predict(X), atol=1e-9)
+
+
+def test_rows_inside_rows_are_the_same_rows(table):
+    X, _, path = table
+    passes = []
+    numbers = np.flatnonzero(X[:, 0] > 0.0)
+    for inner in (ArrayRows(X), parquet_rows(path, without=["price"])):
+        watched = WatchedRows(inner, lambda: passes.append(1)).in_blocks_of(50)
+        rows = ChosenRows(watched, numbers).in_blocks_of(30)
+        assert (len(rows), rows.n_features) == (len(numbers), 4)
+        np.testing.assert_array_equal(rows.take(np.array([3, 0])), X[numbers[[3, 0]]])
+        before = len(passes)
+        some = np.arange(0, len(numbers), 3)
+        values, (total,) = rows.run(_copy_and_sum, (2.0,), (numbers[some],), some)
+        np.testing.assert_array_equal(values, 2.0 * X[numbers[some]])
+        np.testing.assert_allclose(total, numbers[some] @ X[numbers[some]])
+        assert len(passes) == before + 1
+        assert rows.local and watched.local
+    lost = LostRows(10, 4)
+    assert not (lost.local or WatchedRows(lost, None).local or ChosenRows(lost, numbers).local)
+
+
+def _copy_and_sum(X, factor, column):
+    return factor * X, (column @ X,)
+
+
+@pytest.mark.parametrize("extra", ["plain", "views+agreement"])
+def test_rows_inside_rows_are_held_as_those_of_an_array(extra, monkeypatch):
+    X, y = problem(400)
+    numbers = np.flatnonzero(X[:, 1] < 1.0)
+    params = {**SMALL, **parameters(extra, "adaptive")}
+    expected = HLRegressor(**params).fit(np.ascontiguousarray(X[numbers]), y[numbers])
+    passes = []
+    rows = ChosenRows(WatchedRows(ArrayRows(X), lambda: passes.append(1)), numbers)
+
+    def check(count):
+        passes.clear()
+        ours = HLRegressor(**params).fit(rows, y[numbers])
+        np.testing.assert_array_equal(ours.removed_, expected.removed_)
+        np.testing.assert_allclose(ours.loo_residuals_, expected.loo_residuals_, atol=1e-9)
+        np.testing.assert_allclose(ours.predict(rows), expected.predict(X[numbers]), atol=1e-9)
+        assert count(len(passes))
+
+    check(lambda held: held <= 6)
+    monkeypatch.setattr(block_gram, "HELD_BYTES", 0)
+    check(lambda anew: anew > 12)
 
 
 def test_frames_work(table):

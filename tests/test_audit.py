@@ -1,7 +1,5 @@
 """From a table to verdicts: the same numbers as the library, in words that are true."""
 
-import importlib
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -9,12 +7,10 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 from activehuber import HLClassifier, HLRegressor, View
-from activehuber.audit import audit
+from activehuber.audit import audit, choice, threshold_path
 from activehuber.datasets import make_spoilt_diabetes
+from activehuber.gram import DenseGram
 from activehuber.tables import TableError
-
-# `activehuber.audit` is the function; the module is behind it.
-audit_module = importlib.import_module("activehuber.audit")
 
 
 class Quick(BaseEstimator):
@@ -205,9 +201,7 @@ def test_parameters_chosen_on_some_labels_are_used_on_all(table):
 
 def test_views_of_columns_become_views_of_features(table, monkeypatch):
     X, y = table
-    monkeypatch.setattr(
-        audit_module, "_chooser", lambda classify, views, seed: Quick(views=views)
-    )
+    monkeypatch.setattr(choice, "_chooser", lambda classify, views, seed: Quick(views=views))
     views = [View(["size"], "linear", name="line"), View(["town", "day"], "laplacian")]
     found = audit(X, y, views=views)
     columns = [view.columns for view in found.model.named_steps["estimator"].views]
@@ -313,13 +307,11 @@ def test_a_walked_path_agrees_with_the_exact_one(well_conditioned, monkeypatch, 
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=120)
     y[:6] += 4.0
     model = Quick(False)
-    exact = audit_module.audit(X, y, estimator=model)
-    monkeypatch.setattr(audit_module, "PATH_LABELS", 50)
+    exact = audit(X, y, estimator=model)
+    monkeypatch.setattr(threshold_path, "PATH_LABELS", 50)
     if not well_conditioned:
-        monkeypatch.setattr(
-            audit_module.DenseGram, "is_well_conditioned", lambda self, mu: False
-        )
-    walked = audit_module.audit(X, y, estimator=model)
+        monkeypatch.setattr(DenseGram, "is_well_conditioned", lambda self, mu: False)
+    walked = audit(X, y, estimator=model)
     left, stepped = (
         audit.labels.sort_values("row")["left_at"].to_numpy() for audit in (exact, walked)
     )

@@ -13,12 +13,16 @@ import pandas as pd
 import psutil
 import pytest
 
-from activehuber import cluster_audit
-from activehuber.audit import audit, table_csv
+from activehuber import block_gram
+from activehuber.audit import audit, choice, inputs, outputs, similar
+from activehuber.audit import parquet as parquet_module
+from activehuber.audit.outputs import table_csv
+from activehuber.audit.parquet import audit_parquet
+from activehuber.basis import Landmarks
 from activehuber.cli import FILES, run
-from activehuber.cluster_audit import audit_parquet
+from activehuber.rows import LocalRows
 from activehuber.tables import TableError, arrow_frame, parquet_dataset, parquet_pieces
-from tests.test_audit import Quick, audit_module, make_table
+from tests.test_audit import Quick, make_table
 from tests.test_cli import COMMAND, fails, rows_of
 
 cli_module = importlib.import_module("activehuber.cli")
@@ -27,7 +31,7 @@ cli_module = importlib.import_module("activehuber.cli")
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(
-        audit_module, "_chooser", lambda classify, views, seed: Quick(classify, views)
+        choice, "_chooser", lambda classify, views, seed: Quick(classify, views)
     )
 
 
@@ -54,9 +58,9 @@ def estimator_of(found):
 
 
 def test_the_kernel_is_approximated_above_a_number_of_labels(table, monkeypatch):
-    monkeypatch.setattr(audit_module, "LARGEST_EXACT", 100)
+    monkeypatch.setattr(inputs, "LARGEST_EXACT", 100)
     assert estimator_of(audit(*table, estimator=Quick())).approximation is None
-    monkeypatch.setattr(audit_module, "LARGEST_EXACT", 99)
+    monkeypatch.setattr(inputs, "LARGEST_EXACT", 99)
     found = audit(*table, estimator=Quick(), n_components=40)
     model = estimator_of(found)
     assert (model.approximation, len(model.components_)) == ("nystrom", 40)
@@ -82,9 +86,7 @@ def test_with_a_landmark_on_every_row_it_is_the_exact_audit(table):
 def test_views_share_the_functions(table, monkeypatch):
     from activehuber import View
 
-    monkeypatch.setattr(
-        audit_module, "_chooser", lambda classify, views, seed: Quick(views=views)
-    )
+    monkeypatch.setattr(choice, "_chooser", lambda classify, views, seed: Quick(views=views))
     views = [View(["size"], "rbf", name="line"), View(["town", "day"], "laplacian")]
     found = audit(*table, views=views, approximation="nystrom", n_components=40)
     assert estimator_of(found).n_components == 20
@@ -128,7 +130,7 @@ def test_bad_parameters_are_one_clear_line(table, change, message):
 def test_largest_are_the_largest(columns, ties, rng):
     values = rng.normal(size=(8, columns))
     values = np.round(values) if ties else values
-    found = audit_module._largest(values, 5)
+    found = similar._largest(values, 5)
     assert all(len(set(row)) == 5 for row in found.tolist())
     np.testing.assert_array_equal(
         np.sort(np.take_along_axis(values, found, axis=1)), np.sort(values)[:, -5:]
@@ -136,8 +138,8 @@ def test_largest_are_the_largest(columns, ties, rng):
 
 
 def test_similar_rows_come_from_a_sample_and_the_page_says_so(table, monkeypatch):
-    monkeypatch.setattr(audit_module, "MOST_COMPARED", 30)
-    monkeypatch.setattr(audit_module, "MOST_EXPLAINED", 20)
+    monkeypatch.setattr(similar, "MOST_COMPARED", 30)
+    monkeypatch.setattr(similar, "MOST_EXPLAINED", 20)
     X, y = table
     found = audit(X, y, estimator=Quick())
     assert any("30 labels drawn at random, for the 20 worst" in n for n in found.summary.notes)
@@ -163,9 +165,52 @@ def test_csv_in_parts_is_the_same(table, monkeypatch):
     found = audit(*table, estimator=Quick())
     whole = list(table_csv(found.labels))
     assert len(whole) == 2
-    monkeypatch.setattr(audit_module, "CSV_ROWS", 7)
+    monkeypatch.setattr(outputs, "CSV_ROWS", 7)
     parts = list(table_csv(found.labels))
     assert len(parts) == 1 + 15 and b"".join(parts) == b"".join(whole)
+
+
+def audit_and_count(table, monkeypatch, **arguments):
+    """An audit by landmarks, on how many rows they were evaluated, passes over any rows."""
+    evaluated, passes = [], []
+    evaluate, run_blocks = Landmarks.__call__, LocalRows.run
+
+    def counted(self, X):
+        evaluated.append(len(X))
+        return evaluate(self, X)
+
+    def told(self, *args):
+        passes.append(len(self))
+        return run_blocks(self, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Landmarks, "__call__", counted)
+        patched.setattr(LocalRows, "run", told)
+        found = audit(*table, n_components=40, **arguments)
+    return found, sum(evaluated), len(passes)
+
+
+@pytest.mark.parametrize("classify", [False, True])
+def test_features_that_are_few_are_made_once_for_all_passes(table, classify, monkeypatch):
+    monkeypatch.setattr(inputs, "LARGEST_EXACT", 99)
+    X, y = table
+    if classify:
+        y = np.where(np.isnan(y), None, np.where(y > 1.0, "high", "low"))
+    arguments = {"classify": classify, "estimator": Quick(classify)}
+    held, evaluated, passes = audit_and_count((X, y), monkeypatch, **arguments)
+    n_labels = np.count_nonzero(~pd.isna(y))
+    assert evaluated < n_labels * passes / 10  # 2 times for 38 passes; 5 for 53
+    monkeypatch.setattr(block_gram, "HELD_BYTES", 0)
+    anew, evaluated_anew, _ = audit_and_count((X, y), monkeypatch, **arguments)
+    assert evaluated_anew > 5 * evaluated
+    for name in ("labels", "predictions"):
+        one, other = getattr(held, name), getattr(anew, name)
+        assert list(one.columns) == list(other.columns)
+        for column in one.columns:
+            if one[column].dtype == np.float64:
+                np.testing.assert_allclose(one[column], other[column], rtol=1e-9, atol=1e-9)
+            else:
+                assert one[column].tolist() == other[column].tolist()
 
 
 def test_progress_moves_with_every_pass_and_the_model_forgets_it(table):
@@ -333,7 +378,7 @@ def test_a_folder_of_files_and_a_sample_of_the_columns(quick, parquet, client, m
     frame[70:].to_parquet(folder / "b.parquet", index=False)
     parts = on_cluster(folder, client, n_components=60)
     np.testing.assert_allclose(parts.labels["quality"], whole.labels["quality"], rtol=1e-9)
-    monkeypatch.setattr(cluster_audit, "LOOKED_AT", 80)
+    monkeypatch.setattr(parquet_module, "LOOKED_AT", 80)
     sampled = on_cluster(folder, client, n_components=60)
     assert "The columns were looked at in 80 of 120 rows, at random." in sampled.summary.notes
     assert sorted(sampled.labels["row"][:3]) == [6, 18, 61]

@@ -11,10 +11,10 @@ import pytest
 
 from activehuber import __version__
 from activehuber import cli as cli_module
-from activehuber.audit import audit
+from activehuber.audit import audit, choice
 from activehuber.cli import FILES, run
 from activehuber.datasets import make_spoilt_diabetes
-from tests.test_audit import Quick, audit_module, make_table
+from tests.test_audit import Quick, make_table
 
 COMMAND = [sys.executable, "-c", "from activehuber.cli import main; main()"]
 
@@ -23,7 +23,7 @@ COMMAND = [sys.executable, "-c", "from activehuber.cli import main; main()"]
 def quick(monkeypatch):
     """Fixed parameters where the choice of them is not what is tested."""
     monkeypatch.setattr(
-        audit_module, "_chooser", lambda classify, views, seed: Quick(classify, views)
+        choice, "_chooser", lambda classify, views, seed: Quick(classify, views)
     )
 
 
@@ -304,7 +304,7 @@ def test_ctrl_c_writes_nothing(table, tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr("activehuber.report.render", stopped)
     monkeypatch.setattr(
-        audit_module, "_chooser", lambda classify, views, seed: Quick(classify, views)
+        choice, "_chooser", lambda classify, views, seed: Quick(classify, views)
     )
     assert run(["audit", str(table), "--target", "price", "-o", str(tmp_path / "out")]) == 130
     assert capsys.readouterr().err == "activehuber: stopped; no file was left half-written\n"

@@ -22,8 +22,9 @@ import sys
 import skops.io
 import activehuber.persistence
 from activehuber.cli import run
-from tests.test_audit import Quick, audit_module
-audit_module._chooser = lambda classify, views, seed: Quick(classify)
+from activehuber.audit import choice
+from tests.test_audit import Quick
+choice._chooser = lambda classify, views, seed: Quick(classify)
 print("ready", flush=True)
 sys.stdin.readline()
 for turn in range(1000):

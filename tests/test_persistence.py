@@ -13,7 +13,7 @@ import pytest
 from skops import io as skops
 
 from activehuber import HLRegressor, View
-from activehuber.audit import audit
+from activehuber.audit import audit, choice
 from activehuber.persistence import (
     FORMAT,
     Model,
@@ -26,7 +26,7 @@ from activehuber.persistence import (
     state_bytes,
 )
 from activehuber.tables import TableError
-from tests.test_audit import Quick, audit_module, make_table
+from tests.test_audit import Quick, make_table
 
 
 def model_of(found):
@@ -80,9 +80,7 @@ def test_classifier_round_trip(rng, tmp_path, n_classes):
 
 
 def test_views_round_trip(rng, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        audit_module, "_chooser", lambda classify, views, seed: Quick(views=views)
-    )
+    monkeypatch.setattr(choice, "_chooser", lambda classify, views, seed: Quick(views=views))
     X, y = make_table(rng)
     views = [View(["size"], "linear"), View(["town", "day"], "rbf", gamma=0.3, name="rest")]
     found = audit(X, y, views=views)

@@ -27,7 +27,6 @@ from activehuber.linalg import (
 from activehuber.rows import (
     FEWEST_ROWS,
     ArrayRows,
-    LocalRows,
     Rows,
     Sums,
     automatic_block_size,
@@ -217,7 +216,7 @@ class BlockGram:
         self.rows, self.numbers = rows, None if whole else numbers
         self.features = features
         self._left_out: Vector | None = None
-        if isinstance(rows, LocalRows) and 8 * len(self) * features.basis.width <= HELD_BYTES:
+        if rows.local and 8 * len(self) * features.basis.width <= HELD_BYTES:
             self._hold()
         self.basis = self.features.basis
         self._diagonal: Vector | None = None
@@ -237,7 +236,8 @@ class BlockGram:
             self._left_out = self.left_out
         # Few rows are cut so that every thread gets some.
         size = min(automatic_block_size(psi.shape[1]), max(FEWEST_ROWS, -(-len(psi) // PIECES)))
-        self.rows, self.numbers, self.features = ArrayRows(psi, size), None, as_given(psi)
+        self.rows = self.rows.replaced_by(ArrayRows(psi, size))
+        self.numbers, self.features = None, as_given(psi)
         self.basis = self.features.basis
 
     def __len__(self) -> int:

@@ -286,7 +286,8 @@ def _check_engine(engine: str, scheduler: str | None) -> None:
 
 
 def _audit_file(asked: _Asked, tell: Callable[[float, str], None]) -> Audit:
-    from activehuber.audit import audit, with_notes
+    from activehuber.audit import audit
+    from activehuber.audit.table import with_notes
     from activehuber.tables import mask_of_words, read_table
 
     options = asked.options(tell)
@@ -307,8 +308,8 @@ def _audit_file(asked: _Asked, tell: Callable[[float, str], None]) -> Audit:
 def _audit_on_cluster(
     asked: _Asked, scheduler: str | None, tell: Callable[[float, str], None]
 ) -> Audit:
+    from activehuber.audit.parquet import audit_parquet
     from activehuber.cluster import connected
-    from activehuber.cluster_audit import audit_parquet
     from activehuber.tables import TableError, parquet_dataset
 
     options = asked.options(tell)
@@ -402,7 +403,7 @@ def _read_views(path: Path) -> list[View]:
 
 def _contents(found: Audit, identity: str | None) -> dict[str, bytes | Iterable[bytes]]:
     """The four files; tables are made while they are written."""
-    from activehuber.audit import table_csv
+    from activehuber.audit.outputs import table_csv
     from activehuber.persistence import Model, model_bytes
     from activehuber.report import render
 
@@ -429,7 +430,7 @@ def predict_command(
     ] = False,
 ) -> None:
     """Predict the target for the rows of another table."""
-    from activehuber.audit import predict_columns
+    from activehuber.audit.outputs import predict_columns
     from activehuber.features import CATEGORY
     from activehuber.persistence import load_model
     from activehuber.tables import TableError, csv_text, read_table, write_file

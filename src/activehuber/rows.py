@@ -46,10 +46,13 @@ class Rows(ABC):
     Attributes
     ----------
     n_rows, n_features : int
+    local : bool
+        Whether this process reads them itself, so that what is made of them may be held here.
     """
 
     n_rows: int
     n_features: int
+    local: bool = False
     names: Any = None  # of the features, if they have any
 
     def __len__(self) -> int:
@@ -92,6 +95,10 @@ class Rows(ABC):
     def in_blocks_of(self, size: int) -> Rows:
         """The same rows, worked on `size` at a time."""
 
+    def replaced_by(self, made: Rows) -> Rows:
+        """What was made of these rows once and for all, to be worked on in their place."""
+        return made
+
     def release(self) -> None:
         """Let go of what only makes the next pass faster; a fit is over."""
         return
@@ -100,6 +107,7 @@ class Rows(ABC):
 class LocalRows(Rows):
     """Rows that this process can read, worked on by as many threads as BLAS may have."""
 
+    local = True
     block_size: int = MOST_ROWS
 
     @abstractmethod
@@ -238,6 +246,68 @@ class ParquetRows(LocalRows):
 
     def in_blocks_of(self, size: int) -> ParquetRows:
         return ParquetRows(self.dataset, self.names, size)
+
+
+class WatchedRows(Rows):
+    """Rows that tell when a pass over them begins.
+
+    Parameters
+    ----------
+    rows : Rows
+    pass_begins : callable
+        Called without arguments.
+
+    Notes
+    -----
+    `release` is not passed on: who watches goes on with the same rows after a fit.
+    """
+
+    def __init__(self, rows: Rows, pass_begins: Callable[[], None]) -> None:
+        self.rows, self.pass_begins = rows, pass_begins
+        self.n_rows, self.n_features, self.local = rows.n_rows, rows.n_features, rows.local
+
+    def take(self, numbers: np.ndarray) -> Matrix:
+        return self.rows.take(numbers)
+
+    def run(
+        self,
+        work: Work,
+        shared: tuple[Any, ...] = (),
+        columns: Sequence[np.ndarray] = (),
+        chosen: np.ndarray | None = None,
+    ) -> tuple[np.ndarray | None, Sums]:
+        self.pass_begins()
+        return self.rows.run(work, shared, columns, chosen)
+
+    def in_blocks_of(self, size: int) -> WatchedRows:
+        return WatchedRows(self.rows.in_blocks_of(size), self.pass_begins)
+
+    def replaced_by(self, made: Rows) -> WatchedRows:
+        return WatchedRows(made, self.pass_begins)
+
+
+class ChosenRows(Rows):
+    """Some of other rows, by their numbers, increasing."""
+
+    def __init__(self, rows: Rows, numbers: np.ndarray) -> None:
+        self.rows, self.numbers = rows, numbers
+        self.n_rows, self.n_features, self.local = len(numbers), rows.n_features, rows.local
+
+    def take(self, numbers: np.ndarray) -> Matrix:
+        return self.rows.take(self.numbers[numbers])
+
+    def run(
+        self,
+        work: Work,
+        shared: tuple[Any, ...] = (),
+        columns: Sequence[np.ndarray] = (),
+        chosen: np.ndarray | None = None,
+    ) -> tuple[np.ndarray | None, Sums]:
+        mine = self.numbers if chosen is None else self.numbers[chosen]
+        return self.rows.run(work, shared, columns, mine)
+
+    def in_blocks_of(self, size: int) -> ChosenRows:
+        return ChosenRows(self.rows.in_blocks_of(size), self.numbers)
 
 
 class LostRows(Rows):

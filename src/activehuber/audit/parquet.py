@@ -1,6 +1,6 @@
 """The audit of Parquet files whose rows stay with the workers of a Dask cluster.
 
-some rows -> what to do with the columns -> workers do it -> the audit of `audit`
+some rows -> what to do with the columns -> workers do it -> the audit of `table`
 """
 
 from __future__ import annotations
@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from activehuber._typing import Matrix
-from activehuber.audit import (
+from activehuber.audit.inputs import (
     AUTO,
     N_COMPONENTS,
-    Audit,
     Encoded,
     Labels,
     Options,
     Progress,
-    audit_encoded,
     row_names,
     say_nothing,
-    with_notes,
 )
+from activehuber.audit.table import Audit, audit_encoded, with_notes
 from activehuber.features import TableFeatures
 from activehuber.tables import (
     TableError,

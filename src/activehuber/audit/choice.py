@@ -1,0 +1,159 @@
+"""The model of an audit and how it came about.
+
+a table of numbers -> parameters chosen on some labels -> a model fitted to all
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from activehuber._typing import Matrix
+from activehuber.audit.inputs import Encoded, Options, Progress, views_of_features
+from activehuber.classifier import HLClassifier
+from activehuber.refinement import DEFAULT_REMOVAL
+from activehuber.regressor import HLRegressor
+from activehuber.rows import ArrayRows, Rows, WatchedRows
+from activehuber.search import HLClassifierCV, HLRegressorCV
+from activehuber.tables import TableError, first_line
+from activehuber.views import View
+
+# Passes over the rows after which two thirds of the bar of a fit have gone by.
+USUAL_PASSES = 25
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The model and how it came about.
+
+    Attributes
+    ----------
+    estimator : HLRegressor or HLClassifier
+        Fitted to all labels.
+    selection : object
+        The estimator that chose, with `best_params_`.
+    selection_rows : int
+        Labels on which it chose.
+    """
+
+    estimator: Any
+    selection: Any
+    selection_rows: int
+    notes: tuple[str, ...]
+
+    @property
+    def regressor(self) -> HLRegressor:
+        """The model, or the one inside that fits the codes of classes."""
+        inner = self.estimator
+        return inner.estimator_ if isinstance(inner, HLClassifier) else inner
+
+
+def estimator_for(
+    estimator: Any, views: Sequence[View] | None, table: Encoded, options: Options
+) -> Any:
+    """The estimator asked for, or one that chooses its parameters."""
+    if estimator is None:
+        own = views_of_features(views, table.features)
+        return _chooser(table.labels.classify, own, options.random_state)
+    if views is not None:
+        raise TableError("give views to the estimator itself, or leave the estimator out")
+    return estimator
+
+
+def _chooser(classify: bool, views: list[View] | None, random_state: int) -> Any:
+    """What chooses parameters when no one says otherwise."""
+    if classify:
+        return HLClassifierCV(views=views, random_state=random_state)
+    # An audit is asked which labels are wrong: here labels are always dropped, also where
+    # predictions would be a little better if they were only bound.
+    return HLRegressorCV(views=views, removals=(DEFAULT_REMOVAL,), random_state=random_state)
+
+
+def choose_and_fit(estimator: Any, table: Encoded, options: Options) -> Choice:
+    """Parameters chosen on some labels if there are many, and the model of all."""
+    labels, X = table.labels, table.rows
+    rows = np.flatnonzero(labels.given)
+    count = len(rows)
+    approximation = options.approximation_of(count)
+    sampled = count > options.max_selection_rows
+    if sampled:
+        rng = np.random.default_rng(options.random_state)
+        rows = np.sort(rng.choice(rows, options.max_selection_rows, replace=False))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            if sampled or approximation is not None:
+                selection = clone(estimator).fit(
+                    X.take(rows), labels.values[rows], trusted=table.trusted[rows]
+                )
+                options.tell(0.2, "fitting to all labels")
+                model = clone(_inner(selection))
+                # The ridge 2lλ is noise over signal: it stays, whatever the number of labels.
+                model.set_params(alpha=model.alpha * len(rows) / count)
+                _fit_to_all(model, table, approximation, options)
+            else:
+                selection = clone(estimator).fit(
+                    _array(X), labels.values, trusted=table.trusted
+                )
+                model = _inner(selection)
+            _ = model.label_quality_  # here, so that its warnings are caught too
+        except (ValueError, TypeError) as error:
+            raise TableError(first_line(error)) from error
+    notes = tuple(dict.fromkeys(f"Warning: {first_line(w.message)}." for w in caught))
+    return Choice(model, selection, len(rows), tuple(n.replace("..", ".") for n in notes))
+
+
+def _fit_to_all(
+    model: Any, table: Encoded, approximation: str | None, options: Options
+) -> None:
+    """Fit with the parameters chosen; blocks of rows at a time if that is asked for."""
+    labels, trusted = table.labels.values, table.trusted
+    if approximation is None:
+        model.fit(_array(table.rows), labels, trusted=trusted)
+        return
+    if "approximation" not in model.get_params(deep=False):
+        raise TableError(
+            f"a {type(model).__name__} takes no approximation; use fewer labels, or none"
+        )
+    model.set_params(
+        approximation=approximation,
+        n_components=max(1, options.n_components // len(model.views or [None])),
+        random_state=options.random_state,
+    )
+    watch = _Watch(options.tell, 0.2, 0.7)
+    model.fit(WatchedRows(table.rows, watch.pass_begins), labels, trusted=trusted)
+    _ = model.label_quality_
+    watch.tell = None  # the model keeps its rows, not who watched them
+
+
+@dataclass
+class _Watch:
+    """Passes over the rows as progress: how many there will be no one knows before."""
+
+    tell: Progress | None
+    first: float
+    last: float
+    passes: int = 0
+
+    def pass_begins(self) -> None:
+        """Tell it."""
+        self.passes += 1
+        if self.tell is not None:
+            done = 1.0 - math.exp(-self.passes / USUAL_PASSES)
+            share = self.first + (self.last - self.first) * done
+            self.tell(share, f"fitting to all labels, pass {self.passes} over the rows")
+
+
+def _inner(selection: Any) -> Any:
+    return getattr(selection, "best_estimator_", selection)
+
+
+def _array(rows: Rows) -> Matrix:
+    """All rows in memory; they are there already unless they are far away."""
+    return rows.X if isinstance(rows, ArrayRows) else rows.take(np.arange(len(rows)))

@@ -1,0 +1,251 @@
+"""What comes into an audit, checked once: how it is asked for, labels, names, views.
+
+table, labels, names as they came -> Options, Labels, Encoded
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from activehuber._typing import Mask
+from activehuber.basis import APPROXIMATION_NAMES
+from activehuber.features import TableFeatures, words_of
+from activehuber.model_selection import is_missing
+from activehuber.rows import Rows
+from activehuber.tables import TableError, listed, offending, read_numbers, shortened
+from activehuber.views import View
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AUTO = "auto"
+# Labels up to which the model is fitted with the kernel itself: its Gram matrix takes 0.8 GB,
+# and a fit about twice that.
+LARGEST_EXACT = 10_000
+# Functions that stand for the kernel above that.
+N_COMPONENTS = 500
+
+Progress = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an audit is made; names as in `audit`."""
+
+    coverage: float
+    max_selection_rows: int
+    approximation: str | None
+    n_components: int
+    random_state: int
+    tell: Progress
+    title: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.coverage, (int, float)) or not 0.0 < self.coverage < 1.0:
+            raise TableError(
+                f"coverage must be a number between 0 and 1, got {self.coverage!r}"
+            )
+        if self.approximation not in (AUTO, None, *APPROXIMATION_NAMES):
+            raise TableError(
+                f"approximation must be auto, none, {', '.join(APPROXIMATION_NAMES)}, got "
+                f"{shortened(self.approximation)}"
+            )
+        whole = isinstance(self.n_components, (int, np.integer))
+        if not whole or isinstance(self.n_components, bool) or self.n_components < 1:
+            raise TableError(
+                f"n_components must be a whole number from 1, got {self.n_components!r}"
+            )
+
+    def approximation_of(self, n_labels: int) -> str | None:
+        """What stands for the kernel in a model of so many labels."""
+        if self.approximation != AUTO:
+            return self.approximation
+        return "nystrom" if n_labels > LARGEST_EXACT else None
+
+
+def say_nothing(share: float, words: str) -> None:
+    """Progress that no one asked for."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels as they came and as the fit sees them.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n,)
+        Floats with NaN, or objects with None for classes.
+    given : ndarray of shape (n,), bool
+    classify : bool
+    name : str
+    """
+
+    values: np.ndarray
+    given: Mask
+    classify: bool
+    name: str
+
+    @classmethod
+    def read(cls, y: Any, n_rows: int, *, classify: bool, name: str | None) -> Labels:
+        """Labels of `n_rows` rows, or one line that says which of them are none."""
+        import pandas as pd
+
+        name = str(name or getattr(y, "name", None) or "target")
+        if y is None:
+            raise TableError("y is missing; mark rows without a label by NaN or None")
+        column = y if isinstance(y, pd.Series) else _as_series(y)
+        if len(column) != n_rows:
+            raise TableError(f"X has {n_rows} rows but y has {len(column)}")
+        column = column.reset_index(drop=True)
+        if classify:
+            words = words_of(column)
+            given = ~column.isna().to_numpy()
+            values = objects(words)
+            values[~given] = None
+        else:
+            flags = _holds_flags(column)
+            values = np.full(n_rows, np.nan) if flags else read_numbers(column)
+            bad = offending(column, values)
+            if bad:
+                raise TableError(
+                    f"target {shortened(name)!r} must hold finite numbers, but not: {bad}; "
+                    "mend them, leave them empty, or use --classify for classes"
+                )
+            given = ~np.isnan(values)
+        if not np.any(given):
+            raise TableError(
+                f"target {shortened(name)!r} has no label at all: at least some rows need one"
+            )
+        return cls(values, given, classify, name)
+
+
+def _as_series(y: Any) -> pd.Series:
+    import pandas as pd
+
+    if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == np.float64:
+        return pd.Series(y)
+    return pd.Series(_as_list(y), dtype=object)
+
+
+def _holds_flags(column: pd.Series) -> bool:
+    """Whether some cells are true or false, which are no numbers."""
+    if column.dtype == np.float64:
+        return False
+    types = {type(cell) for cell in column.dropna().tolist()}
+    return bool in types or np.bool_ in types
+
+
+def _as_list(y: Any) -> list[Any]:
+    if hasattr(y, "to_list"):
+        return list(y.to_list())
+    values = np.asarray(y) if not isinstance(y, (list, tuple)) else y
+    if np.ndim(values) != 1:
+        raise TableError(f"y must have one label a row, got {np.ndim(values)} dimensions")
+    return list(values)
+
+
+def objects(values: list[Any]) -> np.ndarray:
+    """An array of shape (n,) of the values as they are, whatever they are."""
+    return np.array([*values, None], dtype=object)[:-1]
+
+
+def check_trusted(trusted: Any, n_rows: int) -> Mask:
+    """Which labels are right, shape (n,): none of them if None."""
+    if trusted is None:
+        return np.zeros(n_rows, dtype=bool)
+    mask = np.asarray(trusted)
+    if mask.shape != (n_rows,) or np.any(is_missing(mask)) or not np.all(mask == (mask == 1)):
+        raise TableError(f"trusted must hold {n_rows} times True or False")
+    return mask.astype(bool)
+
+
+def row_names(ids: Any, n_rows: int) -> tuple[np.ndarray, str]:
+    """The names of the rows, their numbers from 1 if None, and what the names are called."""
+    if ids is None:
+        return np.arange(1, n_rows + 1), "row"
+    name = str(getattr(ids, "name", None) or "id")
+    names = objects(_as_list(ids))
+    if len(names) != n_rows:
+        raise TableError(f"X has {n_rows} rows but there are {len(names)} ids")
+    gone = np.flatnonzero(is_missing(names))
+    if len(gone):
+        raise TableError(f"column {shortened(name)!r}: row {gone[0] + 1} has no id")
+    first: dict[str, int] = {}
+    for row, value in enumerate(names):
+        earlier = first.setdefault(str(value), row)
+        if earlier != row:
+            raise TableError(
+                f"column {shortened(name)!r} is no id: rows {earlier + 1} and {row + 1} both "
+                f"have {shortened(value)!r}"
+            )
+    return names, name
+
+
+def hash_of(frame: pd.DataFrame, labels: Labels) -> str:
+    """SHA-256 of the columns' names and cells as text, and of the labels."""
+    out = hashlib.sha256()
+    for name in frame.columns:
+        column = frame[name]
+        out.update(repr(name).encode("utf-8", "replace"))
+        if column.dtype == np.float64:
+            out.update(column.to_numpy().tobytes())
+        else:
+            out.update("\x1f".join(map(str, column.tolist())).encode("utf-8", "replace"))
+    out.update("\x1f".join(map(str, labels.values.tolist())).encode("utf-8", "replace"))
+    return out.hexdigest()
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A table as a fit takes it.
+
+    Attributes
+    ----------
+    features : TableFeatures
+        What made numbers of its columns.
+    rows : Rows
+        The numbers, wherever they are.
+    labels : Labels
+    trusted : ndarray of shape (n,), bool
+    names : ndarray of shape (n,)
+        Of the rows; `id_name` is the name of their column.
+    digest : str
+        A hash of the table.
+    """
+
+    features: TableFeatures
+    rows: Rows
+    labels: Labels
+    trusted: Mask
+    names: np.ndarray
+    id_name: str
+    digest: str
+
+
+def views_of_features(
+    views: Sequence[View] | None, features: TableFeatures
+) -> list[View] | None:
+    """Views of columns of the table as views of the features made of them."""
+    if views is None:
+        return None
+    out = []
+    for number, view in enumerate(views):
+        columns = [view.columns] if isinstance(view.columns, str) else list(view.columns)
+        spoken = view.name or f"view{number}"
+        lost = [name for name in columns if name not in features.columns_]
+        if lost:
+            raise TableError(
+                f"view {spoken!r}: {listed(lost)} cannot be used; there is no such column, or "
+                "it was left out as constant, empty or an id"
+            )
+        mine = clone(view)
+        mine.columns = features.places_of(columns)
+        mine.name = spoken
+        out.append(mine)
+    return out

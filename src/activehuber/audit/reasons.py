@@ -1,0 +1,87 @@
+"""Verdicts in words: what was given, what the other rows say, what similar rows have.
+
+judged labels, similar rows -> one sentence a label
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from activehuber.audit.similar import Similar
+from activehuber.audit.verdicts import Judged
+from activehuber.tables import shortened
+
+# Labels of at least this size are written with a power of ten.
+LONGEST_PLAIN = 1e9
+
+
+def reasons_of(judged: Judged, similar: Similar) -> list[str]:
+    """One sentence a label, in the order of the rows."""
+    if judged.classes:
+        return _class_reasons(judged, similar)
+    half = judged.half
+    usual, width = _decimals(half, 0.0), rough(half)
+    certain = usual is not None and np.isfinite(half) and half > 0.0
+    out = []
+    for given, expected in zip(judged.given.tolist(), judged.expected.tolist(), strict=True):
+        if certain and abs(given) < LONGEST_PLAIN:
+            out.append(f"given {given:.{usual}f}, expected {expected:.{usual}f} ± {width}")
+        else:
+            out.append(_reason(given, expected, half))
+    if similar.near.shape[1]:
+        labels = judged.given[similar.near]
+        low, high = labels.min(axis=1).tolist(), labels.max(axis=1).tolist()
+        spoken = _most_similar(labels.shape[1])
+        for i, lowest, highest in zip(similar.wanted.tolist(), low, high, strict=True):
+            digits = _decimals(half, float(judged.given[i]))
+            out[i] += f"; {spoken} {_span(lowest, highest, digits)}"
+    return out
+
+
+def _class_reasons(judged: Judged, similar: Similar) -> list[str]:
+    name = [shortened(word) for word in judged.classes]
+    given, expected = judged.given.astype(int).tolist(), judged.expected.astype(int).tolist()
+    pairs = zip(given, expected, strict=True)
+    out = [f"given {name[mine]}, expected {name[theirs]}" for mine, theirs in pairs]
+    k = similar.near.shape[1]
+    for i, near in zip(similar.wanted.tolist(), similar.near, strict=True) if k else ():
+        votes = np.bincount(judged.given[near].astype(int))
+        commonest = int(np.argmax(votes))
+        out[i] += f"; {votes[commonest]} of the {k} most similar rows have {name[commonest]}"
+    return out
+
+
+def _reason(given: float, expected: float, half: float) -> str:
+    digits = _decimals(half, given)
+    if digits is None:
+        return f"given {given:.4g}, expected {expected:.4g} ± {half:.2g}"
+    return f"given {given:.{digits}f}, expected {expected:.{digits}f} ± {rough(half)}"
+
+
+def _most_similar(count: int) -> str:
+    return f"{count} most similar rows have" if count > 1 else "most similar row has"
+
+
+def _span(low: float, high: float, digits: int | None) -> str:
+    show = (lambda v: f"{v:.4g}") if digits is None else (lambda v: f"{v:.{digits}f}")
+    if show(low) == show(high):
+        return show(low)
+    return f"{show(low)} to {show(high)}" if low < 0.0 else f"{show(low)}–{show(high)}"
+
+
+def _decimals(unit: float, value: float) -> int | None:
+    """Decimals that show two digits of `unit`; None if plain notation would be too long."""
+    if not np.isfinite(unit) or unit <= 0.0:
+        unit = abs(value) / 100.0 or 1.0
+    exponent = int(np.floor(np.log10(unit)))
+    if abs(value) >= LONGEST_PLAIN or exponent < -7:
+        return None
+    return max(0, 1 - exponent)
+
+
+def rough(value: float) -> str:
+    """A width with two digits, without an exponent."""
+    if not np.isfinite(value) or value == 0.0:
+        return f"{value:g}"
+    digits = max(0, 1 - int(np.floor(np.log10(abs(value)))))
+    return f"{value:.{digits}f}"

@@ -1,0 +1,152 @@
+"""The rows most similar to a label's own, as the kernel of the fit sees them.
+
+the worst labels, labels in use -> a few neighbours each, most similar first
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from activehuber._typing import Matrix, Vector
+from activehuber.audit.inputs import Options
+from activehuber.audit.verdicts import Judged
+from activehuber.fitting import ViewSettings
+from activehuber.regressor import HLRegressor
+from activehuber.rows import Rows, blas_threads, one_blas_thread
+
+# Most similar rows that are named.
+N_NEIGHBOURS = 5
+# Labels, worst first, whose similar rows are looked for; the page shows 2,000. They are looked
+# for among so many labels in use, drawn at random if there are more.
+MOST_EXPLAINED, MOST_COMPARED = 20_000, 20_000
+
+
+@dataclass(frozen=True)
+class Similar:
+    """For some labels the labels in use most similar to them, by the kernel of the fit.
+
+    Attributes
+    ----------
+    wanted : ndarray of shape (w,), int
+        Places of these labels, worst first.
+    near : ndarray of shape (w, k), int
+        Places of the similar ones, most similar first.
+    similarity : ndarray of shape (w, k)
+        K(x, z) / √(K(x, x) K(z, z)), from 0 to 1.
+    """
+
+    wanted: np.ndarray
+    near: np.ndarray
+    similarity: Matrix
+    notes: tuple[str, ...] = ()
+
+    def of(self, rank: int) -> list[tuple[int, float]]:
+        """Places and similarities for the label of some rank, none if it was not asked for."""
+        pairs = zip(
+            self.near[rank : rank + 1].flat, self.similarity[rank : rank + 1].flat, strict=True
+        )
+        return [(int(place), float(value)) for place, value in pairs]
+
+
+def similar_rows(
+    model: HLRegressor, X: Rows, judged: Judged, order: np.ndarray, options: Options
+) -> Similar:
+    """For the worst labels the labels in use most similar to them; `order` is worst first."""
+    wanted = order[:MOST_EXPLAINED]
+    pool = np.flatnonzero(~judged.removed)
+    notes: tuple[str, ...] = ()
+    if len(pool) > MOST_COMPARED:
+        rng = np.random.default_rng(options.random_state)
+        pool = np.sort(rng.choice(pool, MOST_COMPARED, replace=False))
+        notes = (
+            f"Similar rows were looked for among {MOST_COMPARED:,} labels drawn at random, "
+            f"for the {len(wanted):,} worst labels.",
+        )
+    k = min(N_NEIGHBOURS, max(0, len(pool) - 1))
+    if k == 0:
+        nothing = np.empty((len(wanted), 0))
+        return Similar(wanted, nothing.astype(int), nothing)
+    views, weights = model._settings.views, model._fitted[0].view_weights
+    kernel = _Kernel(views, weights, X.take(judged.rows[pool]))
+    asked = X.take(judged.rows[wanted])
+    in_pool = np.full(len(judged.rows), -1)
+    in_pool[pool] = np.arange(len(pool))
+    size = max(1, (1 << 20) // len(pool))
+    starts = range(0, len(wanted), size)
+
+    def nearest(start: int) -> tuple[np.ndarray, Matrix]:
+        here = slice(start, start + size)
+        return kernel.nearest(asked[here], in_pool[wanted[here]], k)
+
+    with one_blas_thread(), ThreadPoolExecutor(blas_threads()) as threads:
+        found = list(threads.map(nearest, starts))
+    near = pool[np.concatenate([best for best, _ in found])]
+    return Similar(wanted, near, np.concatenate([values for _, values in found]), notes)
+
+
+class _Kernel:
+    """Similarity to some rows, as the kernel of Σ_α c^α f^α sees it."""
+
+    def __init__(self, views: tuple[ViewSettings, ...], weights: Vector, rows: Matrix) -> None:
+        self.views, self.weights, self.rows = views, weights, rows
+        self.norms = np.sqrt(np.maximum(_diagonal(views, weights, rows), 0.0))
+
+    def nearest(self, X: Matrix, own_place: np.ndarray, k: int) -> tuple[np.ndarray, Matrix]:
+        """Places of the k most similar rows and how similar they are, each of shape (n, k)."""
+        block = _kernel(self.views, self.weights, X, self.rows)
+        if np.ptp(self.norms) > 0.0:
+            np.divide(block, self.norms, out=block, where=self.norms > 0.0)
+        among = own_place >= 0
+        block[np.flatnonzero(among), own_place[among]] = -np.inf
+        best = _largest(block, k)
+        values = np.take_along_axis(block, best, axis=1)
+        norms = np.sqrt(np.maximum(_diagonal(self.views, self.weights, X), 0.0))
+        norms = norms * (1.0 if np.ptp(self.norms) > 0.0 else self.norms[0])
+        values = values / np.where(norms > 0.0, norms, 1.0)[:, None]
+        # Ties by place, so that the same table always names the same rows.
+        ranks = np.lexsort((best, -values), axis=1)
+        values = np.clip(np.take_along_axis(values, ranks, axis=1), 0.0, 1.0)
+        return np.take_along_axis(best, ranks, axis=1), values
+
+
+def _largest(values: Matrix, k: int) -> np.ndarray:
+    """Places of the k largest of each row, in any order.
+
+    They are in the k groups of columns with the largest maxima, or in the last columns that
+    fill no group: that leaves few to be sorted.
+    """
+    rows, columns = values.shape
+    size = math.isqrt(columns)
+    count = columns // size
+    if count > k:
+        groups = values[:, : count * size].reshape(rows, count, size)
+        best = np.argpartition(groups.max(axis=2), -k, axis=1)[:, -k:]
+        inside = (best[:, :, None] * size + np.arange(size)).reshape(rows, -1)
+        rest = np.broadcast_to(np.arange(count * size, columns), (rows, columns - count * size))
+        places = np.concatenate([inside, rest], axis=1)
+    else:
+        places = np.broadcast_to(np.arange(columns), (rows, columns))
+    chosen = np.argpartition(np.take_along_axis(values, places, axis=1), -k, axis=1)[:, -k:]
+    return np.take_along_axis(places, chosen, axis=1)
+
+
+def _kernel(views: tuple[ViewSettings, ...], weights: Vector, X: Matrix, Z: Matrix) -> Matrix:
+    """Σ_α (c^α)² K^α(X, Z), the kernel of Σ_α c^α f^α."""
+    out = np.zeros((len(X), len(Z)))
+    for view, weight in zip(views, weights, strict=True):
+        left, right = view.select(X), view.select(Z)
+        for rows, block in view.kernel.blocks(left, right):
+            out[rows] += weight**2 * block
+    return out
+
+
+def _diagonal(views: tuple[ViewSettings, ...], weights: Vector, X: Matrix) -> Vector:
+    """Σ_α (c^α)² K^α(x, x), shape (n,)."""
+    out = np.zeros(len(X))
+    for view, weight in zip(views, weights, strict=True):
+        out += weight**2 * view.kernel.diagonal(view.select(X))
+    return out

@@ -1,0 +1,243 @@
+"""An audit in numbers and sentences.
+
+model, table, evidence -> counts, findings, notes, and the settings to get the same again
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sklearn
+
+from activehuber.audit.choice import Choice
+from activehuber.audit.evidence import Evidence
+from activehuber.audit.inputs import Encoded, Labels, Options
+from activehuber.audit.reasons import rough
+from activehuber.audit.verdicts import Judged
+from activehuber.regressor import HLRegressor
+from activehuber.tables import listed, shortened
+from activehuber.views import View
+
+# Below this share of explained variance the features say little.
+LITTLE_EXPLAINED = 0.2
+FEW_LABELS = 30
+
+
+@dataclass(frozen=True)
+class Summary:
+    """An audit in numbers and sentences.
+
+    Attributes
+    ----------
+    kind : {"regression", "classification"}
+    target : str
+    n_rows, n_labelled, n_unlabelled, n_not_believed, n_trusted : int
+    n_features : int
+        Numbers a row after the features were made.
+    scale : float or None
+        σ̂, the noise of the labels in units of the target; None for classes.
+    threshold : float or None
+        ξ of the fit; None where every class has its own.
+    explained : float
+        Share of the variance of the kept labels that the other rows explain (leave-one-out);
+        for classes the share of kept labels that the other rows agree with.
+    parameters : dict
+        What was chosen.
+    findings, notes : tuple of str
+        What was chosen and how sure it is; what was done to the table, and warnings.
+    settings : tuple of (name, value)
+        All that is needed to get the same numbers again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import audit
+    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+    >>> y = np.sin(X.ravel())
+    >>> y[7] = np.nan
+    >>> summary = audit(X, y).summary
+    >>> summary.kind, summary.n_labelled, summary.n_unlabelled
+    ('regression', 59, 1)
+    """
+
+    kind: str
+    target: str
+    n_rows: int
+    n_labelled: int
+    n_unlabelled: int
+    n_not_believed: int
+    n_trusted: int
+    n_features: int
+    scale: float | None
+    threshold: float | None
+    explained: float
+    parameters: dict[str, Any]
+    findings: tuple[str, ...]
+    notes: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
+
+
+def summarise(choice: Choice, table: Encoded, evidence: Evidence, options: Options) -> Summary:
+    """Counts and sentences on a fit and its evidence."""
+    labels, features, n_rows = table.labels, table.features, len(table.rows)
+    judged = evidence.judged
+    model, regressor = choice.estimator, choice.regressor
+    parameters = dict(getattr(choice.selection, "best_params_", {}))
+    explained = _explained(judged)
+    scale = None if labels.classify else float(model.scale_)
+    threshold = None if np.ndim(model.threshold_) else float(model.threshold_)
+    return Summary(
+        kind="classification" if labels.classify else "regression",
+        target=labels.name,
+        n_rows=n_rows,
+        n_labelled=len(judged.rows),
+        n_unlabelled=n_rows - len(judged.rows),
+        n_not_believed=int(np.count_nonzero(judged.removed)),
+        n_trusted=int(np.count_nonzero(judged.trusted)),
+        n_features=len(features.source_),
+        scale=scale,
+        threshold=threshold,
+        explained=explained,
+        parameters=parameters,
+        findings=tuple(
+            _findings(choice, labels, judged, explained, scale, options.coverage, parameters)
+        ),
+        notes=(*features.sentences_, *evidence.notes, *choice.notes),
+        settings=_settings(choice, regressor, parameters, options, table),
+    )
+
+
+def _explained(judged: Judged) -> float:
+    """How well the other rows foretell the kept labels: R², or agreement for classes."""
+    kept = ~judged.removed
+    if judged.classes:
+        return (
+            float(np.mean(judged.given[kept] == judged.expected[kept])) if kept.any() else 0.0
+        )
+    given = judged.given[kept]
+    spread = float(np.sum((given - np.mean(given)) ** 2)) if len(given) else 0.0
+    missed = float(np.sum((given - judged.expected[kept]) ** 2))
+    return 1.0 - missed / spread if spread > 0.0 else 0.0
+
+
+def _findings(
+    choice: Choice,
+    labels: Labels,
+    judged: Judged,
+    explained: float,
+    scale: float | None,
+    coverage: float,
+    parameters: dict[str, Any],
+) -> list[str]:
+    """Sentences on what was chosen and how sure it is."""
+    out = []
+    # All of them are among the settings; here is what a reader may want to know.
+    dull = {"manifold": 0.0, "threshold": "adaptive"}
+    said = {
+        key: value
+        for key, value in parameters.items()
+        if key != "view_weights" and not (key in dull and dull[key] == value)
+    }
+    chosen = ", ".join(f"{key} {_short(value)}" for key, value in said.items())
+    if chosen:
+        on = f"{choice.selection_rows:,} of the {len(judged.rows):,} labels, drawn at random"
+        where = on if choice.selection_rows < len(judged.rows) else "all labels"
+        out.append(f"Chosen on {where}: {chosen}.")
+    out += _on_approximation(choice.regressor)
+    if labels.classify:
+        out.append(f"The other rows agree with {explained:.0%} of the labels kept.")
+    else:
+        share = max(0.0, explained)
+        out.append(f"The other rows explain {share:.0%} of the variance of the labels kept.")
+        out.append(f"A right label is off by about {rough(scale or 0.0)} (σ̂).")
+        kept = ~judged.removed
+        # A label pulls the fit towards itself: it is asked of the fit without it.
+        left_out = np.abs(choice.regressor.loo_residuals_[judged.rows])
+        inside = left_out <= judged.half
+        if np.any(kept):
+            out.append(
+                f"Intervals aim to hold {coverage:.0%} of right labels; they hold "
+                f"{np.mean(inside[kept]):.0%} of those kept, each left out in turn."
+            )
+    chance = 1.0 / max(2, len(judged.classes))
+    little = explained < LITTLE_EXPLAINED if not judged.classes else explained < chance + 0.1
+    if little:
+        out.append("The columns say little about the target: take the verdicts with care.")
+    if len(judged.rows) < FEW_LABELS:
+        out.append(f"{len(judged.rows)} labels are few: take the verdicts with care.")
+    return out
+
+
+def _on_approximation(regressor: HLRegressor) -> list[str]:
+    approximation, basis = regressor._settings.approximation, regressor._fitted[0].basis
+    if approximation is None or basis is None:
+        return []
+    many = len(basis.places) > 1
+    stand = "stand" if many else "stands"
+    words = {
+        "nystrom": f"the {'kernels' if many else 'kernel'} at {approximation.n_components:,} "
+        f"rows drawn at random {stand} for all rows",
+        "fourier": f"{basis.width:,} random waves stand for the kernel",
+        "linear": "the features themselves stand for the kernel",
+    }
+    return [f"Approximated ({approximation.kind}): {words[approximation.kind]}."]
+
+
+def _settings(
+    choice: Choice,
+    regressor: HLRegressor,
+    parameters: dict[str, Any],
+    options: Options,
+    table: Encoded,
+) -> tuple[tuple[str, str], ...]:
+    import platform
+
+    import scipy
+
+    import activehuber
+
+    kernels = [
+        f"{view.kernel.name}, gamma {_short(view.kernel.gamma)}"
+        for view in regressor._settings.views
+    ]
+    named = {f"chosen {key}": _short(value) for key, value in parameters.items()}
+    pairs = {
+        "model": type(choice.estimator).__name__,
+        **named,
+        "kernel": "; ".join(kernels),
+        "approximation": _approximation_words(regressor),
+        "alpha": f"{regressor._settings.alpha:.6g}",
+        "threshold": _short(regressor.threshold_),
+        "labels the choice was made on": str(choice.selection_rows),
+        "features": str(len(table.features.source_)),
+        "coverage of intervals": f"{options.coverage:g}",
+        "seed": str(options.random_state),
+        "duality gap": _short(regressor.duality_gap_),
+        "KKT residual": _short(regressor.kkt_residual_),
+        "data SHA-256": table.digest,
+        "activehuber": activehuber.__version__,
+        "Python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+    return tuple(pairs.items())
+
+
+def _approximation_words(regressor: HLRegressor) -> str:
+    approximation = regressor._settings.approximation
+    if approximation is None:
+        return "none"
+    return f"{approximation.kind}, {len(regressor._fitted[0].coefficients)} functions"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.4g}"
+    if isinstance(value, (list, tuple)) and all(isinstance(item, View) for item in value):
+        return ", ".join(f"{v.name} ({v.kernel}, gamma {_short(v.gamma)})" for v in value)
+    if isinstance(value, np.ndarray):
+        return listed([_short(item) for item in value.tolist()], 6)
+    return shortened(value, 120)

@@ -1,0 +1,285 @@
+"""The audit of a table: from its columns and labels to all that was found.
+
+table -> numbers -> model -> evidence -> summary, tables, page
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
+
+from activehuber.audit.choice import choose_and_fit, estimator_for
+from activehuber.audit.evidence import gather
+from activehuber.audit.inputs import (
+    AUTO,
+    N_COMPONENTS,
+    Encoded,
+    Labels,
+    Options,
+    Progress,
+    check_trusted,
+    hash_of,
+    row_names,
+    say_nothing,
+)
+from activehuber.audit.outputs import (
+    as_polars,
+    labels_table,
+    page_of,
+    predictions_table,
+    table_csv,
+)
+from activehuber.audit.summary import Summary, summarise
+from activehuber.features import TableFeatures, as_frame
+from activehuber.report import Report, render
+from activehuber.rows import ArrayRows
+from activehuber.tables import write_file
+from activehuber.views import View
+
+# Rows up to which BLAS gets one thread: for small matrices more of them wait for each other,
+# on a busy machine for minutes.
+ONE_THREAD_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What `audit` found.
+
+    Attributes
+    ----------
+    labels : pandas or polars DataFrame
+        One row a label, worst first: id or `row` (from 1), `given`, `fitted`, `lower`,
+        `upper`, `residual` (leave-one-out, in units of σ̂), `left_at` (the threshold ξ at
+        which it left the free set; missing if it did not down to the fit's own ξ),
+        `quality`, `verdict` ("not believed", "kept" or "trusted") and `reason`.
+    predictions : pandas or polars DataFrame
+        One row for each without a label: id or `row`, `prediction`, `lower`, `upper`; for
+        classes also `probability`.
+    summary : Summary
+    model : sklearn.pipeline.Pipeline
+        `features` and `estimator`.
+    report : activehuber.report.Report
+        What the page shows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import audit
+    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+    >>> y = np.sin(X.ravel())
+    >>> y[7] += 5
+    >>> found = audit(X, y)
+    >>> int(found.labels["row"].iloc[0]), found.labels["verdict"].iloc[0]
+    (8, 'not believed')
+    """
+
+    labels: Any
+    predictions: Any
+    summary: Summary
+    model: Pipeline
+    report: Report
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write `labels`; text that a spreadsheet would run gets an apostrophe in front.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from activehuber import audit
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> found = audit(X, np.sin(X.ravel()))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found.to_csv(Path(folder) / "labels.csv")
+        ...     print((Path(folder) / "labels.csv").read_text().split(",")[:3])
+        ['row', 'given', 'fitted']
+        """
+        write_file(Path(path), table_csv(self.labels))
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write `labels`.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from activehuber import audit
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> found = audit(X, np.sin(X.ravel()))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found.to_parquet(Path(folder) / "labels.parquet")
+        ...     print((Path(folder) / "labels.parquet").read_bytes()[:4])
+        b'PAR1'
+        """
+        import io
+
+        out = io.BytesIO()
+        frame = self.labels
+        if hasattr(frame, "to_parquet"):
+            frame.to_parquet(out, index=False)
+        else:
+            frame.write_parquet(out)
+        write_file(Path(path), out.getvalue())
+
+    def to_html(self, path: str | Path) -> None:
+        """Write the page: one file that asks nothing of the network.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from activehuber import audit
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> found = audit(X, np.sin(X.ravel()))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found.to_html(Path(folder) / "report.html")
+        ...     print((Path(folder) / "report.html").read_text()[:15].lower())
+        <!doctype html>
+        """
+        write_file(Path(path), render(self.report).encode())
+
+
+def audit(
+    X: Any,
+    y: Any,
+    *,
+    trusted: Any = None,
+    ids: Any = None,
+    classify: bool = False,
+    views: Sequence[View] | None = None,
+    estimator: Any = None,
+    coverage: float = 0.9,
+    max_selection_rows: int = 2_000,
+    approximation: str | None = AUTO,
+    n_components: int = N_COMPONENTS,
+    random_state: int = 0,
+    progress: Progress | None = None,
+    title: str = "table",
+    target: str | None = None,
+    data_hash: str | None = None,
+) -> Audit:
+    """Find the labels of a table not to believe, and predict the missing ones.
+
+    Parameters
+    ----------
+    X : pandas or polars DataFrame, or array, of shape (n_rows, n_columns)
+        The columns to learn from, as they are: numbers, words, dates, gaps.
+    y : array-like of shape (n_rows,)
+        Labels; NaN or None where there is none.
+    trusted : array-like of shape (n_rows,), bool, default=None
+        Labels that are right.
+    ids : array-like of shape (n_rows,), default=None
+        Names of the rows, all different; their numbers from 1 if None.
+    classify : bool, default=False
+        Whether labels are classes.
+    views : list of View, default=None
+        Groups of columns of X by name, each with a kernel of its own.
+    estimator : HLRegressorCV, HLClassifierCV or alike, default=None
+        None: one that chooses its parameters.
+    coverage : float, default=0.9
+        Share of right labels that intervals are to hold.
+    max_selection_rows : int, default=2000
+        Parameters are chosen on so many labels at most, drawn at random; the model is then
+        fitted to all.
+    approximation : {"auto", None, "nystrom", "fourier", "linear"}, default="auto"
+        What stands for the kernel in the model; see `HLRegressor`. "auto": None up to
+        10,000 labels, and "nystrom" above, which needs no matrix of the size of the table
+        squared.
+    n_components : int, default=500
+        Functions of the approximation in all; views share them evenly.
+    random_state : int, default=0
+    progress : callable, default=None
+        Called with the share done and a few words.
+    title, target, data_hash : str, default=None
+        For the page; the name of y and a hash of the table if None.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
+    >>> from activehuber import audit
+    >>> from activehuber.datasets import make_spoilt_diabetes
+    >>> spoilt = make_spoilt_diabetes()
+    >>> table = spoilt.frame.drop(columns=["patient", "progression"])
+    >>> found = audit(table, spoilt.frame["progression"], ids=spoilt.frame["patient"])
+    >>> found.labels["verdict"].iloc[0]
+    'not believed'
+    >>> len(found.predictions) == int(spoilt.frame["progression"].isna().sum())
+    True
+    """
+    options = Options(
+        coverage,
+        max_selection_rows,
+        approximation,
+        n_components,
+        random_state,
+        progress or say_nothing,
+        title,
+    )
+    frame = as_frame(X)
+    labels = Labels.read(y, len(frame), classify=classify, name=target)
+    mask = check_trusted(trusted, len(frame))
+    names, id_name = row_names(ids, len(frame))
+    options.tell(0.02, "making numbers of the columns")
+    features = TableFeatures().fit(frame)
+    rows = ArrayRows(features.transform(frame))
+    digest = data_hash or hash_of(frame, labels)
+    encoded = Encoded(features, rows, labels, mask, names, id_name, digest)
+    found = audit_encoded(encoded, estimator, views, options)
+    if type(X).__module__.partition(".")[0] != "polars":
+        return found
+    return replace(
+        found, labels=as_polars(found.labels), predictions=as_polars(found.predictions)
+    )
+
+
+def audit_encoded(
+    table: Encoded, estimator: Any, views: Sequence[View] | None, options: Options
+) -> Audit:
+    """The audit of a table whose columns are numbers already; see `audit`."""
+    tell = options.tell
+    estimator = estimator_for(estimator, views, table, options)
+    threads = 1 if len(table.rows) <= ONE_THREAD_ROWS else None
+    with threadpool_limits(threads, user_api="blas"):
+        tell(0.05, "choosing parameters and fitting")
+        choice = choose_and_fit(estimator, table, options)
+        evidence = gather(choice, table, options)
+        tell(0.9, "predicting what is missing")
+        rest = predictions_table(choice, table, options.coverage)
+    tell(0.95, "writing it down")
+    summary = summarise(choice, table, evidence, options)
+    report = page_of(options.title, summary, choice, table, evidence)
+    model = Pipeline([("features", table.features), ("estimator", choice.estimator)])
+    return Audit(labels_table(table, evidence), rest, summary, model, report)
+
+
+def with_notes(found: Audit, before: Sequence[str]) -> Audit:
+    """The same audit with sentences in front of its notes."""
+    notes = (*before, *found.summary.notes)
+    return replace(
+        found,
+        summary=replace(found.summary, notes=notes),
+        report=replace(found.report, notes=notes),
+    )
