@@ -211,6 +211,10 @@ def landmarks(kernel: Kernel, rows: Matrix) -> Landmarks:
     if np.max(np.abs(gram - gram.T)) > 1e-8 * largest:
         raise ValueError("the kernel is not symmetric: K(x, z) must equal K(z, x)")
     gram = 0.5 * (gram + gram.T)
+    if not kernel.is_foreign:
+        # Pivots are taken by the diagonal: what is equal there must not differ by rounding, or
+        # the order of the landmarks would hang on the last bit of a kernel width.
+        np.fill_diagonal(gram, kernel.diagonal(rows))
     factor, pivots, rank, _ = lapack.dpstrf(
         gram.copy(order="F"), tol=NEGLIGIBLE * largest, lower=1, overwrite_a=1
     )
