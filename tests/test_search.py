@@ -1,6 +1,7 @@
 """HLRegressorCV, HLClassifierCV, "loo" parameters and intervals."""
 
 import warnings
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from activehuber import (
     LabelledKFold,
     View,
 )
+from activehuber.selection import CLASS_RIDGES, RIDGES, WIDTH_FACTORS
 
 
 # Some checks fit a dozen random labels: that more than a third of them go is right to say.
@@ -97,7 +99,10 @@ def test_a_graph_is_chosen_where_it_is_the_only_choice(table):
     assert model.best_params_["manifold"] == 1e-3
     assert model.best_estimator_.duality_gap_ < 1e-9
     either = HLRegressorCV(kernels=["rbf"], manifolds=[0, 1e-3], removals=[3.5]).fit(X, y)
-    assert either.best_params_["manifold"] in (0.0, 1e-3)
+    tried = either.cv_results_["param_manifold"]
+    assert set(tried) == {0.0, 1e-3}
+    best = tried[np.argmax(either.cv_results_["mean_test_score"])]
+    assert either.best_params_["manifold"] == best
 
 
 def test_views_get_widths_of_their_own(table):
@@ -114,6 +119,42 @@ def test_splitters(cv, table):
     X, y = table
     model = HLRegressorCV(cv=cv, kernels=["rbf"], gammas=[0.01, 0.5], alphas=[1e-3]).fit(X, y)
     assert model.best_params_["gamma"] == 0.5
+
+
+def test_splitters_try_the_widths_and_ridges_of_the_closed_form(table):
+    X, y = table
+    total = np.count_nonzero(~np.isnan(y))
+    by_splits = HLRegressorCV(cv=2, removals=[np.inf], manifolds=[0, 1e-3]).fit(X, y)
+    found = by_splits.cv_results_
+    gammas = HLRegressor().fit(X, y)._settings.views[0].kernel.gamma * np.array(WIDTH_FACTORS)
+    for kernel, manifold in product(("laplacian", "rbf"), (0.0, 1e-3)):
+        mine = (found["param_kernel"] == kernel) & (found["param_manifold"] == manifold)
+        assert np.sum(mine) == len(WIDTH_FACTORS) * len(RIDGES)
+        tried = np.unique(found["param_gamma"][mine].astype(float))
+        np.testing.assert_allclose(tried, np.sort(gammas), rtol=1e-12)
+        alphas = np.unique(found["param_alpha"][mine].astype(float))
+        np.testing.assert_allclose(alphas, np.sort(RIDGES) / (2.0 * total), rtol=1e-12)
+    codes = np.where(np.isnan(y), np.nan, np.sign(y - np.nanmedian(y)) + (y == np.nanmedian(y)))
+    classes = HLClassifierCV(cv=2, kernels=["rbf"], gammas=[0.5]).fit(X, codes)
+    ridges = 2.0 * total * np.array(classes.cv_results_["param_alpha"], dtype=float)
+    np.testing.assert_allclose(np.sort(ridges), CLASS_RIDGES, rtol=1e-12)
+
+
+def test_splitters_move_the_widths_of_views(table):
+    X, y = table
+    views = [View([0], gamma=0.5, name="a"), View([1, 2], kernel="poly", name="b")]
+    model = HLRegressorCV(cv=2, views=views, gammas=[0.1, 1.0], alphas=[1e-3], removals=[3.5])
+    tried = [params["views"] for params in model.fit(X, y).cv_results_["params"]]
+    np.testing.assert_allclose([first.gamma for first, _ in tried], [0.05, 0.5])
+    assert len({second.gamma for _, second in tried}) == 1  # a polynomial has no width
+
+
+def test_one_width_a_feature_is_for_kernels_that_have_one(table):
+    X, y = table
+    with pytest.raises(ValueError, match="relevance=True is for the kernels laplacian and rbf"):
+        HLRegressorCV(relevance=True, kernels=["rbf", "poly"]).fit(X, y)
+    views = [View([0], name="a"), View([1, 2], kernel="linear", name="b")]
+    HLRegressorCV(relevance=True, views=views, removals=[3.5]).fit(X, y)
 
 
 def test_scorers_see_leave_one_out_predictions(table):

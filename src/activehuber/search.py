@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -43,12 +44,14 @@ from activehuber.selection import (
     CLASS_RIDGES,
     RIDGES,
     WIDTH_FACTORS,
+    WIDTH_KERNELS,
     Choice,
     Mode,
     Plan,
     Point,
+    grid_points,
 )
-from activehuber.tuning import choose, choose_for_classes, grid_errors
+from activehuber.tuning import choose, choose_for_classes, family_of, grid_errors
 from activehuber.views import View, check_views, resolve_columns, view_names
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
@@ -93,6 +96,7 @@ class _SearchCV(ViewParameters):
     approximation: Any
     n_components: Any
     block_size: Any
+    _ridges: tuple[float, ...] = RIDGES
 
     def __getattr__(self, name: str) -> Any:
         # Fitted attributes that the search itself does not have are those of the model.
@@ -194,6 +198,12 @@ class _SearchCV(ViewParameters):
                 raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if self.relevance and (self.gammas is not None or self.cv is not None):
             raise ValueError("relevance=True learns the widths: leave gammas and cv None")
+        others = [kernel for kernel in self.kernels if kernel not in WIDTH_KERNELS]
+        if self.relevance and self.views is None and others:
+            raise ValueError(
+                f"relevance=True is for the kernels {' and '.join(WIDTH_KERNELS)}, got "
+                f"{others[0]!r}"
+            )
         if self.standardize and self._is_precomputed():
             raise ValueError("standardize=True needs features, not a precomputed kernel")
         check.check_integer("random_state", self.random_state, at_least=0)
@@ -285,8 +295,8 @@ class _SearchCV(ViewParameters):
         elif self.cv is None:
             chosen = self._by_scorer(settings, data)
         else:
-            total = float(data.weights[data.labelled[:, 0]].sum())
-            chosen = self._by_splits(X, y, sample_weight, trusted, total)
+            grid = self._grid(settings, data)
+            chosen = self._by_splits(grid, X, y, sample_weight, trusted)
         self.best_params_ = chosen
 
     def _candidates(self) -> list[dict[str, Any]]:
@@ -294,16 +304,14 @@ class _SearchCV(ViewParameters):
         handed = {name: getattr(self, name) for name in HANDED_ON}
         if self.views is not None:
             return [handed]
-        gamma = "scale" if self.gammas is None else 1.0
-        return [{**handed, "kernel": kernel, "gamma": gamma} for kernel in self.kernels]
+        factors = () if self.gammas is None else WIDTH_KERNELS
+        gammas = [1.0 if kernel in factors else "scale" for kernel in self.kernels]
+        pairs = zip(self.kernels, gammas, strict=True)
+        return [{**handed, "kernel": kernel, "gamma": gamma} for kernel, gamma in pairs]
 
-    def _plan(
-        self,
-        total_weight: float,
-        removals: tuple[float | None, ...],
-        ridges: tuple[float, ...] = RIDGES,
-    ) -> Plan:
+    def _plan(self, total_weight: float, removals: tuple[float | None, ...] = ()) -> Plan:
         factors = WIDTH_FACTORS if self.gammas is None else self.gammas
+        ridges = self._ridges
         if self.alphas is not None:
             ridges = tuple(2.0 * total_weight * alpha for alpha in self.alphas)
         return Plan(
@@ -314,7 +322,7 @@ class _SearchCV(ViewParameters):
             relevance=bool(self.relevance),
             removals=removals,
             random_state=int(self.random_state),
-            report=(lambda line: print(f"[activehuber] {line}")) if self.verbose else _silent,
+            report=self._report(),
         )
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
@@ -324,11 +332,10 @@ class _SearchCV(ViewParameters):
         raise NotImplementedError
 
     def _by_splits(
-        self, X: Any, y: Any, sample_weight: Any, trusted: Any, total_weight: float
+        self, grid: list[dict[str, Any]], X: Any, y: Any, sample_weight: Any, trusted: Any
     ) -> dict[str, Any]:
         """The grid alone, every point fitted on every training part."""
         splits = _splits(self.cv, X, y, classes=isinstance(self, ClassifierMixin))
-        grid = self._grid(total_weight)
         runs = []
         for params in grid:
             fits = _fits(self._estimator(params), X, y, sample_weight, trusted, splits)
@@ -338,23 +345,15 @@ class _SearchCV(ViewParameters):
         self.best_score_ = float(np.max(scores))
         return grid[int(np.argmax(scores))]
 
-    def _grid(self, total_weight: float) -> list[dict[str, Any]]:
+    def _grid(self, settings: list[Settings], data: Data) -> list[dict[str, Any]]:
         """Parameters of the grid as the estimator takes them."""
-        alphas = self.alphas
-        if alphas is None:
-            alphas = [ridge / (2.0 * total_weight) for ridge in RIDGES]
-        out = []
-        for params, alpha, manifold in product(self._widths(), alphas, self.manifolds):
-            out.append({**params, "alpha": float(alpha), "manifold": float(manifold)})
+        total = float(data.weights[data.labelled[:, 0]].sum())
+        plan, out = self._plan(total), []
+        for each, manifold in product(settings, self.manifolds):
+            family = family_of(each, data, move_widths=True)
+            family = replace(family, manifold=float(manifold))
+            out += [self._parameters_at(point, total) for point in grid_points(family, plan)]
         return out
-
-    def _widths(self) -> list[dict[str, Any]]:
-        if self.views is not None:
-            return [{}]
-        if self.gammas is None:
-            return [{"kernel": kernel, "gamma": "scale"} for kernel in self.kernels]
-        pairs = product(self.kernels, self.gammas)
-        return [{"kernel": kernel, "gamma": float(gamma)} for kernel, gamma in pairs]
 
     def _record(self, choice: Choice, total_weight: float) -> None:
         """`cv_results_` from the trials of a search in closed form."""
@@ -440,7 +439,8 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
     kernels : list of str, default=("laplacian", "rbf")
     gammas : list of float, default=None
         Widths to try; None is a range around gamma="scale", from which the search moves on.
-        With views they are factors on the width of each view.
+        With views they are factors on the width of each view. Kernels other than laplacian
+        and rbf keep gamma="scale".
     alphas : list of float, default=None
         None is a range, from which the search moves on.
     manifolds : list of float, default=(0,)
@@ -684,9 +684,9 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         self.best_score_ = float(np.max(scores))
         return lines[int(np.argmax(scores))]
 
-    def _grid(self, total_weight: float) -> list[dict[str, Any]]:
+    def _grid(self, settings: list[Settings], data: Data) -> list[dict[str, Any]]:
         grid = []
-        for params, removal in product(super()._grid(total_weight), self.removals):
+        for params, removal in product(super()._grid(settings, data), self.removals):
             plain = {"threshold": "adaptive", "removal": removal}
             grid.append({**params, **({"threshold": np.inf} if removal == np.inf else plain)})
         return grid
@@ -716,7 +716,8 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
     Parameters
     ----------
     kernels, gammas, alphas, manifolds, relevance, standardize, views, view_weights, \
-            agreement, graph, n_neighbors, fit_intercept, tol, max_iter, random_state, verbose
+            agreement, graph, n_neighbors, fit_intercept, tol, max_iter, random_state, \
+            verbose, approximation, n_components, block_size
         As in `HLRegressorCV`.
     cv : None, int, splitter or iterable of (train, test), default=None
         None is the search in closed form. Otherwise the grid alone is tried, each point fitted
@@ -746,6 +747,8 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
     >>> model.predict([[2.0, 0.0], [-2.0, 0.0]]).tolist()
     ['right', 'left']
     """
+
+    _ridges = CLASS_RIDGES
 
     def __init__(
         self,
@@ -947,7 +950,7 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         total = float(data.weights[data.labelled[:, 0]].sum())
-        plan = self._plan(total, (), CLASS_RIDGES)
+        plan = self._plan(total)
         choice = choose_for_classes(settings, data, self.manifolds, plan)
         self._record(choice, total)
         self.best_score_ = choice.score

@@ -183,6 +183,7 @@ class Part:
             # K = exp(−γ·distance), so dK/dlog γ = K log K.
             out[self.place[0]] = self.share * float(np.sum(M * xlogy(gram, gram)))
             return out
+        assert self.kernel.name in WIDTH_KERNELS, "one width a feature is for these alone"
         W = M * gram
         widths = np.broadcast_to(self.widths(theta), self.place.shape)
         each = _by_squares(W, self.X) if self.kernel.name == "rbf" else _by_sizes(W, self.X)
@@ -840,15 +841,18 @@ def grid(
 ) -> Iterator[tuple[Family, Point, Matrix]]:
     """Every family at every point of the grid: the family, the point and Q on some rows."""
     for family in families:
-        part = family.take(rows)
-        for factor in plan.log_factors if family.n_widths else (0.0,):
-            theta = np.full(family.n_widths, factor)
-            Q = None
-            for log_ridge in plan.log_ridges:
-                point = Point(part, theta, log_ridge)
-                if Q is None or family.reduce is not None:
-                    Q = point.gram()
-                yield family, point, Q
+        Q, theta = None, None
+        for point in grid_points(family.take(rows), plan):
+            if Q is None or point.theta is not theta or family.reduce is not None:
+                Q, theta = point.gram(), point.theta
+            yield family, point, Q
+
+
+def grid_points(family: Family, plan: Plan) -> Iterator[Point]:
+    """The points of the grid, all ridges of one width (the same θ) after each other."""
+    for factor in plan.log_factors if family.n_widths else (0.0,):
+        theta = np.full(family.n_widths, factor)
+        yield from (Point(family, theta, log_ridge) for log_ridge in plan.log_ridges)
 
 
 def _move(
