@@ -21,6 +21,7 @@ from activehuber import (
     LabelledKFold,
     View,
 )
+from activehuber.rows import ONE_THREAD_ROWS, blas_threads
 from activehuber.selection import CLASS_RIDGES, RIDGES, WIDTH_FACTORS
 
 
@@ -418,3 +419,18 @@ def test_scores_skip_rows_without_a_label(rng):
     words[60:] = None
     chosen = HLClassifierCV(kernels=["rbf"], alphas=[1e-3], gammas=[1.0]).fit(X, words)
     assert chosen.score(X, words) == np.mean(chosen.predict(X[:60]) == words[:60])
+
+
+@pytest.mark.parametrize(("n_rows", "limited"), [(60, True), (ONE_THREAD_ROWS + 1, False)])
+def test_small_tables_get_one_blas_thread(n_rows, limited, rng):
+    seen = []
+
+    def kernel(A, B):
+        seen.append(blas_threads())
+        return rbf_kernel(A, B, gamma=0.5)
+
+    X = rng.normal(size=(n_rows, 2))
+    before = blas_threads()
+    HLRegressor(kernel=kernel, threshold=1.0).fit(X, np.sin(X[:, 0]))
+    assert set(seen) == {1 if limited else before}
+    assert blas_threads() == before

@@ -45,7 +45,7 @@ from activehuber.intake import (
 from activehuber.intervals import half_width
 from activehuber.kernels import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.refinement import DEFAULT_REMOVAL
-from activehuber.rows import ArrayRows, LostRows, Rows, automatic_block_size
+from activehuber.rows import ArrayRows, LostRows, Rows, automatic_block_size, threads_for
 from activehuber.selection import WIDTH_KERNELS
 from activehuber.tuning import choose, default_plan, settings_at
 from activehuber.views import (
@@ -401,8 +401,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
         draft = copy.copy(self)
         draft._check_parameters()
         data = draft._check_data(X, y, sample_weight, trusted)
-        settings = draft._resolve(X, data)
-        draft._assign(settings, data, fit_targets(settings, data))
+        with threads_for(len(data.y)):
+            settings = draft._resolve(X, data)
+            draft._assign(settings, data, fit_targets(settings, data))
         if isinstance(data.X, Rows):
             data.X.release()
         self.__dict__ = draft.__dict__

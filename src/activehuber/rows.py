@@ -31,6 +31,9 @@ BLOCK_NUMBERS = 1 << 22
 FEWEST_ROWS, MOST_ROWS = 256, 65_536
 # Matrices up to this size are factored by one thread.
 ONE_THREAD_WIDTH = 1_500
+# Rows up to which a whole fit or search is: more threads gain little there, and where other
+# work wants the cores too they wait for each other, up to a hundred times as long.
+ONE_THREAD_ROWS = 800
 # Blocks read ahead of the threads that work on them.
 READ_AHEAD = 1
 
@@ -446,3 +449,8 @@ def one_blas_thread() -> Any:
 def few_blas_threads(width: int) -> Any:
     """A context for algebra of size `width`: threads that wait for each other slow it down."""
     return one_blas_thread() if width <= ONE_THREAD_WIDTH else nullcontext()
+
+
+def threads_for(n_rows: int) -> Any:
+    """A context for the fit of a table: one thread if it is small, else as many as allowed."""
+    return one_blas_thread() if n_rows <= ONE_THREAD_ROWS else nullcontext()

@@ -39,7 +39,7 @@ from activehuber.intake import (
 from activehuber.model_selection import class_numbers, is_missing
 from activehuber.noise_rates import clean_losses
 from activehuber.regressor import SELECTION_LABELS, HLRegressor, ViewParameters
-from activehuber.rows import Rows
+from activehuber.rows import Rows, threads_for
 from activehuber.selection import (
     CLASS_RIDGES,
     RIDGES,
@@ -277,6 +277,12 @@ class _SearchCV(ViewParameters):
 
     def _choose(self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any) -> None:
         """`best_params_` by exact fits."""
+        with threads_for(len(target)):
+            self.best_params_ = self._best_params(X, target, y, sample_weight, trusted)
+
+    def _best_params(
+        self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any
+    ) -> dict[str, Any]:
         settings = []
         for params in self._candidates():
             head = HLRegressor(**params)
@@ -291,13 +297,11 @@ class _SearchCV(ViewParameters):
                 f"{type(self).__name__.removesuffix('CV')}"
             )
         if self.cv is None and self.scoring == "robust":
-            chosen = self._in_closed_form(settings, data)
-        elif self.cv is None:
-            chosen = self._by_scorer(settings, data)
-        else:
-            grid = self._grid(settings, data)
-            chosen = self._by_splits(grid, X, y, sample_weight, trusted)
-        self.best_params_ = chosen
+            return self._in_closed_form(settings, data)
+        if self.cv is None:
+            return self._by_scorer(settings, data)
+        grid = self._grid(settings, data)
+        return self._by_splits(grid, X, y, sample_weight, trusted)
 
     def _candidates(self) -> list[dict[str, Any]]:
         """Parameters of one kernel fit a kernel."""

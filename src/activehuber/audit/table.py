@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from sklearn.pipeline import Pipeline
-from threadpoolctl import threadpool_limits
 
 from activehuber.audit.choice import choose_and_fit, estimator_for
 from activehuber.audit.evidence import gather
@@ -37,13 +36,9 @@ from activehuber.audit.outputs import (
 from activehuber.audit.summary import Summary, summarise
 from activehuber.features import TableFeatures, as_frame
 from activehuber.report import Report, render
-from activehuber.rows import ArrayRows
+from activehuber.rows import ArrayRows, threads_for
 from activehuber.tables import write_file
 from activehuber.views import View
-
-# Rows up to which BLAS gets one thread: for small matrices more of them wait for each other,
-# on a busy machine for minutes.
-ONE_THREAD_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -261,8 +256,7 @@ def audit_encoded(
     """The audit of a table whose columns are numbers already; see `audit`."""
     tell = options.tell
     estimator = estimator_for(estimator, views, table, options)
-    threads = 1 if len(table.rows) <= ONE_THREAD_ROWS else None
-    with threadpool_limits(threads, user_api="blas"):
+    with threads_for(len(table.rows)):
         tell(0.05, "choosing parameters and fitting")
         choice = choose_and_fit(estimator, table, options)
         evidence = gather(choice, table, options)
