@@ -633,3 +633,15 @@ def test_streams_are_refused_by_exact_fits(table):
             model.fit(path, "price")
     with pytest.raises(TypeError, match="approximation"):
         HLRegressor().fit(X, y).predict(path)
+
+
+def test_files_that_are_not_one_table_get_one_line(tmp_path, rng):
+    pd = pytest.importorskip("pandas")
+    X = rng.normal(size=(60, 2))
+    for number, first in enumerate((X[:, 0], ["x"] * 60)):
+        frame = pd.DataFrame({"a": first, "b": X[:, 1], "y": np.sin(X[:, 0])})
+        frame.to_parquet(tmp_path / f"{number}.parquet", index=False)
+    model = HLRegressor(approximation="nystrom", n_components=10, threshold=1.0)
+    with pytest.raises(ValueError, match="a column needs one type in all files") as caught:
+        model.fit(str(tmp_path), "y")
+    assert "\n" not in str(caught.value)

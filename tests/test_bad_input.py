@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from activehuber import HLRegressor, LabelledKFold, validation
+from activehuber import HLRegressor, LabelledKFold, View, huber_path, validation
 from activehuber import fitting as fitting_module
 
 X = np.random.default_rng(0).normal(size=(12, 2))
@@ -125,6 +125,63 @@ def test_a_gram_matrix_that_does_not_fit(monkeypatch):
     HLRegressor(kernel="linear").fit(X, Y)  # forms no such matrix
     few = np.where(np.arange(12) < 3, Y, nan)
     HLRegressor().fit(X, few)  # only labelled rows count without a graph
+
+
+@pytest.mark.parametrize(
+    ("params", "remedy"),
+    [
+        ({"manifold": 1.0}, r'approximation="nystrom".* or fewer rows, labelled or not$'),
+        ({"algorithm": "paper", "threshold": "refine"}, "GiB; use fewer labelled rows$"),
+        ({"kernel": "precomputed"}, "GiB; use fewer labelled rows$"),
+        (
+            {"manifold": 1.0, "graph": np.ones((12, 12))},
+            "GiB; use fewer rows, labelled or not$",
+        ),
+    ],
+)
+def test_what_to_do_about_memory_is_possible(monkeypatch, params, remedy):
+    monkeypatch.setattr(validation, "memory_limit", lambda: 1000.0)
+    rows = X @ X.T if params.get("kernel") == "precomputed" else X
+    with pytest.raises(ValueError, match=remedy):
+        HLRegressor(**params).fit(rows, Y)
+
+
+def test_the_path_has_no_approximation_to_offer(monkeypatch):
+    model = HLRegressor().fit(X, Y)
+    monkeypatch.setattr(validation, "memory_limit", lambda: 1000.0)
+    with pytest.raises(ValueError, match=r"GiB; use fewer labelled rows$"):
+        huber_path(X, Y)
+    with pytest.raises(ValueError, match=r"GiB; use fewer labelled rows$"):
+        model.threshold_path()
+
+
+@pytest.mark.parametrize("sysconf", [None, {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": -1}.get])
+def test_without_a_word_from_the_system_memory_has_no_limit(monkeypatch, sysconf):
+    if sysconf is None:  # Windows
+        monkeypatch.delattr("os.sysconf", raising=False)
+    else:
+        monkeypatch.setattr("os.sysconf", sysconf, raising=False)
+    monkeypatch.setattr(validation.Path, "is_file", lambda path: False)
+    assert validation.memory_limit() == np.inf
+    HLRegressor().fit(X, Y)
+
+
+def test_what_gamma_may_be_is_what_is_said():
+    with pytest.raises(ValueError, match="'loo', a number > 0 or one for each feature, got"):
+        HLRegressor(gamma="wide").fit(X, Y)
+    with pytest.raises(ValueError, match="one of 'scale', 'auto', a number > 0 or one for"):
+        HLRegressor(views=[View([0], gamma="loo")]).fit(X, Y)
+
+
+def test_errors_of_a_graph_name_the_view_with_an_approximation_too():
+    def asymmetric(X):
+        return np.triu(np.ones((len(X), len(X))))
+
+    views = [View([0]), View([1], graph=asymmetric, name="other")]
+    for approximation in (None, "nystrom"):
+        model = HLRegressor(views=views, manifold=1.0, approximation=approximation)
+        with pytest.raises(ValueError, match=r"^view 'other': .*symmetric"):
+            model.fit(X, Y)
 
 
 def test_memory_limit_is_the_smaller_of_machine_and_cgroup():

@@ -283,6 +283,49 @@ def test_nothing_is_overwritten_without_force(quick, table, tmp_path, capsys, mo
     assert "mine" not in (out / "report.html").read_text()
 
 
+def test_inputs_are_never_replaced(quick, table, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out"
+    assert run(["audit", str(table), "--target", "price", "-o", str(out)]) == 0
+    model, labels, link = out / "model.skops", tmp_path / "labels.csv", tmp_path / "link.csv"
+    labels.write_bytes(table.read_bytes())
+    link.symlink_to(table)
+    before = {path: path.read_bytes() for path in (table, model, labels)}
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path)
+    for arguments in (
+        ["audit", "labels.csv", "--target", "price", "-o", "."],
+        ["audit", "data.csv", "--target", "price", "--views", "labels.csv", "-o", "."],
+        ["predict", model, "data.csv", "-o", "data.csv"],
+        ["predict", model, "data.csv", "-o", "link.csv"],
+        ["predict", model, "data.csv", "-o", model],
+    ):
+        for force in ([], ["--force"]):
+            assert "is read by this command" in fails(capsys, *arguments, *force)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_predictions_that_cannot_be_written_stop_before_the_work(table, tmp_path, capsys):
+    arguments = ["predict", tmp_path / "none.skops", table, "-o"]
+    assert "is a file, not a folder" in fails(capsys, *arguments, table / "pred.csv")
+    assert "is a directory" in fails(capsys, *arguments, tmp_path)
+
+
+def test_files_of_a_folder_that_differ_are_one_line(tmp_path, rng, capsys, monkeypatch):
+    pytest.importorskip("distributed")
+    from dask.distributed import Client
+
+    frame = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "price"])
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    frame.to_parquet(folder / "0.parquet", index=False)
+    frame.assign(a="word").to_parquet(folder / "1.parquet", index=False)
+    local = Client(processes=False, n_workers=1, dashboard_address="127.0.0.1:0")
+    monkeypatch.setattr("activehuber.cluster.connected", lambda scheduler: local)
+    arguments = ["--target", "price", "--engine", "dask", "-o", tmp_path / "out"]
+    line = fails(capsys, "audit", folder, *arguments)
+    assert "parts cannot be read as one table" in line and not (tmp_path / "out").exists()
+
+
 def test_an_unexpected_error_says_that_it_is_a_bug(table, tmp_path, capsys, monkeypatch):
     def broken(*args, **kwargs):
         raise ZeroDivisionError("one\ntwo")

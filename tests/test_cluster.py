@@ -18,7 +18,7 @@ pytest.importorskip("distributed")
 import dask.array as da
 from dask.distributed import Client, LocalCluster
 
-from activehuber import HLRegressor, View, cluster
+from activehuber import HLClassifier, HLRegressor, View, cluster
 from activehuber.block_gram import moments, project
 from activehuber.rows import ArrayRows
 
@@ -209,6 +209,30 @@ def test_predictions_are_lazy_and_need_no_client(labels):
         )
     with pytest.raises(ValueError, match="X has 3 features"):
         model.predict(lazy[:, :3])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_are_lazy_too(rng, n_classes):
+    own = np.arange(300) % n_classes
+    X = rng.normal(size=(300, 2)) + 2.0 * own[:, None]
+    y = np.array(["low", "middle", "high"])[own]
+    model = HLClassifier(**SETTINGS, threshold=0.3).fit(X, y)
+    lazy = da.from_array(X, chunks=((100, 0, 200), (1, 1)))
+    for name in ("predict", "decision_function", "predict_proba"):
+        found, expected = getattr(model, name)(lazy), getattr(model, name)(X)
+        assert isinstance(found, da.Array)
+        assert found.shape == expected.shape and found.dtype == expected.dtype
+        assert found.chunks[0] == (100, 0, 200)
+        computed = found.compute(scheduler="threads")
+        if name == "predict":
+            np.testing.assert_array_equal(computed, expected)
+        else:
+            np.testing.assert_allclose(computed, expected, rtol=1e-12, atol=1e-12)
+    some = model.predict(lazy[lazy[:, 0] > 0.0])  # of unknown length
+    np.testing.assert_array_equal(
+        some.compute(scheduler="threads"), model.predict(X[X[:, 0] > 0.0])
+    )
+    assert model.score(lazy, y) == model.score(X, y)
 
 
 def test_a_model_of_the_cluster_can_be_pickled(client, labels):

@@ -100,6 +100,20 @@ def test_counting_the_same_frames_as_a_video_gives_nearly_the_same(camera, train
     assert run([*arguments, "-o", str(target)]) == 2
 
 
+def test_a_video_that_is_gone_through_moves_the_bar(camera, trained, monkeypatch):
+    monkeypatch.setattr("activehuber.crowd.frames.TOLD_EVERY", 20)
+    told = []
+
+    def tell(share, words):
+        told.append((share, words))
+
+    command.count(trained / "model.skops", camera / "video.avi", page=False, tell=tell)
+    found = [share for share, words in told if words.startswith("finding frames")]
+    assert len(found) == N // 20 and found[0] < found[-1]
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares)
+
+
 def test_a_model_file_gives_the_same_counts(camera, trained, tmp_path):
     model = load_model(trained / "model.skops")
     (tmp_path / "copy.skops").write_bytes(model_bytes(model))

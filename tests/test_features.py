@@ -185,6 +185,12 @@ def test_clone_and_arrays(rng):
         as_frame(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
+def test_a_table_too_large_for_memory_says_what_to_do(rng, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    with pytest.raises(TableError, match=r"leave columns out \(on the command line with"):
+        TableFeatures().fit(rng.normal(size=(10, 2)))
+
+
 def test_mixed_objects_and_nullable_types():
     frame = pd.DataFrame(
         {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import numbers
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,11 @@ from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
-    validate_data,
 )
 
 from activehuber import validation as check
 from activehuber._typing import Mask, Vector
-from activehuber.intake import first_rows, is_streamed, refuse_streams, scored_rows
+from activehuber.intake import checked_rows, each_row, is_streamed, scored_rows
 from activehuber.model_selection import is_missing
 from activehuber.noise_rates import (
     calibrate,
@@ -34,6 +34,16 @@ from activehuber.regressor import COEFFICIENTS, HLRegressor, ViewParameters
 
 Rates = tuple[float, float]
 
+# Attributes that are those of the fit to the codes, besides its coefficients.
+SHARED = (
+    "intercept_",
+    "threshold_",
+    "residuals_",
+    "loo_residuals_",
+    "duality_gap_",
+    "kkt_residual_",
+    "n_iter_",
+)
 # Fits in search of labels to drop that contradict their leave-one-out values.
 MOST_ROUNDS = 10
 
@@ -77,9 +87,10 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         Labels that were dropped, each by the fit of its own class.
     label_quality_ : ndarray of shape (n_samples,)
         In [0, 1], low is bad, from the fit of the label's own class; NaN where unlabelled.
-    dual_coef_, intercept_, threshold_, residuals_, loo_residuals_, duality_gap_, \
-            kkt_residual_
-        Those of `estimator_`.
+    dual_coef_, coef_, components_, intercept_, threshold_, residuals_, loo_residuals_, \
+            duality_gap_, kkt_residual_, n_iter_
+        Those of `estimator_`: `dual_coef_` not with an approximation, `coef_` with one only,
+        `components_` with "nystrom" only.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         If X had column names.
@@ -174,10 +185,10 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows, labelled or not; the (n_samples, n_samples) Gram matrix for a precomputed
-            kernel.
-        y : array-like of shape (n_samples,)
+            kernel. With an approximation also what is read piece by piece.
+        y : array-like of shape (n_samples,), or str
             Classes: numbers, strings or booleans; NaN, None or pandas.NA where there is no
-            label.
+            label. Or the name of a column of X, if that is read piece by piece.
         sample_weight : array-like of shape (n_samples,), default=None
             A weight of k equals k repetitions of the row (with a graph: of its label).
         trusted : array-like of shape (n_samples,), bool, default=None
@@ -198,11 +209,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         """
         # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
         draft = copy.copy(self)
-        if self.approximation is not None and is_streamed(X):
-            X, y = first_rows(X, y, draft)
-        else:
-            refuse_streams(X)
-            validate_data(draft, X, dtype=np.float64)
+        X, y = checked_rows(X, y, draft)
         classes, own = _read_classes(y)
         check_consistent_length(X, own)
         rates = _check_rates(self.noise_rates, len(classes))
@@ -231,7 +238,8 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         Returns
         -------
         ndarray of shape (n_rows,) or (n_rows, n_classes)
-            h − `cut_` for two classes, positive for classes_[1]; else h of each class.
+            h − `cut_` for two classes, positive for classes_[1]; else h of each class. A lazy
+            Dask array for a Dask X.
 
         Examples
         --------
@@ -257,6 +265,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         Returns
         -------
         ndarray of shape (n_rows,)
+            A lazy Dask array for a Dask X.
 
         Examples
         --------
@@ -267,10 +276,8 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         >>> HLClassifier().fit(X, y).predict([[-2.0], [2.0]]).tolist()
         ['left', 'right']
         """
-        decision = self.decision_function(X)
-        if decision.ndim == 1:
-            return self.classes_[(decision > 0.0).astype(int)]
-        return self.classes_[np.argmax(decision, axis=1)]
+        decision = self.decision_function(X)  # says so if the model is not fitted
+        return each_row(partial(_class_of, classes=self.classes_), decision)
 
     def predict_proba(self, X):
         """Probabilities of the classes, calibrated on leave-one-out values.
@@ -288,6 +295,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         Returns
         -------
         ndarray of shape (n_rows, n_classes)
+            A lazy Dask array for a Dask X.
 
         Examples
         --------
@@ -300,7 +308,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         ((2, 2), True)
         """
         decision = self.decision_function(X)  # says so if the model is not fitted
-        return self._calibration(decision)
+        return each_row(self._calibration, decision)
 
     def score(self, X, y, sample_weight=None):
         """Accuracy on the rows that have a label.
@@ -333,7 +341,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         given = own >= 0
         if not np.any(given):
             raise ValueError("y has no label at all: there is none to score against")
-        hit = self.predict(X)[given] == classes[own[given]]
+        hit = np.asarray(self.predict(X))[given] == classes[own[given]]
         weights = None if sample_weight is None else np.asarray(sample_weight)[given]
         return float(np.average(hit, weights=weights))
 
@@ -344,11 +352,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
 
     def _assign(self, labels: _Labels) -> None:
         model = self.estimator_
-        self._take_coefficients(model)
-        self.intercept_ = model.intercept_
-        self.threshold_, self.n_iter_ = model.threshold_, model.n_iter_
-        self.residuals_, self.loo_residuals_ = model.residuals_, model.loo_residuals_
-        self.duality_gap_, self.kkt_residual_ = model.duality_gap_, model.kkt_residual_
+        self._take_attributes()
         self.removed_ = labels.of_own_class(model.removed_)
         self.label_quality_ = labels.of_own_class(model.label_quality_)
         self.cut_ = _cut(model, labels, self.noise_rates_)
@@ -359,12 +363,21 @@ class HLClassifier(ClassifierMixin, ViewParameters):
             codes, left_out - self.cut_, weights, self.noise_rates_ or (0.0, 0.0)
         )
 
-    def _take_coefficients(self, model: HLRegressor) -> None:
-        """`dual_coef_`, or `coef_` and `components_` with an approximation."""
+    def _take_attributes(self) -> None:
+        """Those of `estimator_`, without coefficients that an earlier fit had."""
         for name in COEFFICIENTS:
             self.__dict__.pop(name, None)
-            if hasattr(model, name):
-                setattr(self, name, getattr(model, name))
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        for name in SHARED:
+            setattr(self, name, getattr(self.estimator_, name))
+
+
+def _class_of(decision: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The class of each row, from `decision_function`."""
+    if decision.ndim == 1:
+        return classes[(decision > 0.0).astype(int)]
+    return classes[np.argmax(decision, axis=1)]
 
 
 # --- fitting ----------------------------------------------------------------------------

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from activehuber.tables import TableError, shortened
+
 if TYPE_CHECKING:
     from activehuber.audit import Audit
     from activehuber.crowd.command import Counted
@@ -34,6 +36,8 @@ NOT_IN_CSV = ("residual", "left_at")
 SHOWN = 10
 # Labels not believed that --json lists, worst first; n_not_believed has their number.
 MOST_IN_JSON = 20_000
+# Characters of one line of the terminal.
+LONGEST = 500
 
 app = typer.Typer(
     name="activehuber",
@@ -90,8 +94,6 @@ def _line_of(error: Exception) -> str:
     """One line for any error: what is wrong with the input, or that this is a bug."""
     if hasattr(error, "format_message"):
         return f"{_one_line(error.format_message())} (see activehuber --help)"
-    from activehuber.tables import TableError
-
     if isinstance(error, TableError):
         return _one_line(str(error))
     if isinstance(error, ImportError):
@@ -110,8 +112,7 @@ def _fail(line: str, code: int = 2) -> int:
 
 
 def _one_line(text: str) -> str:
-    words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return words if len(words) <= 500 else f"{words[:499]}…"
+    return shortened(text, LONGEST)
 
 
 def _version(asked: bool) -> None:
@@ -130,6 +131,14 @@ def _root(
     ] = False,
 ) -> None:
     """Find the labels of a table not to believe, and predict the missing ones."""
+
+
+def _check_not_inputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:
+    """Raise if a file to write is one of those to read, even where files are replaced."""
+    read = {os.path.realpath(path) for path in inputs if path is not None}
+    for path in outputs:
+        if os.path.realpath(path) in read:
+            raise TableError(f"{path} is read by this command; write to another place")
 
 
 # --- audit ------------------------------------------------------------------------------
@@ -193,6 +202,7 @@ def audit_command(
         # Imported here: --help and mistakes in the arguments need none of it.
         from activehuber.tables import check_outputs, write_files
 
+        _check_not_inputs([output / name for name in FILES], [table, views])
         check_outputs(output, FILES, force=force)
         tell(0.01, f"reading {table.name}")
         if engine == "local":
@@ -231,7 +241,7 @@ class _Asked:
 
     def features_of(self, columns: Sequence[str], repeated: Collection[str] = ()) -> list[str]:
         """The columns to learn from, or one line on a name that is wrong."""
-        from activehuber.tables import TableError, listed
+        from activehuber.tables import listed
 
         unwanted = _split_names(self.drop, set(columns))
         roles = [
@@ -275,8 +285,6 @@ class _Asked:
 def _check_engine(engine: str, scheduler: str | None) -> None:
     from importlib.util import find_spec
 
-    from activehuber.tables import TableError
-
     if engine not in ("local", "dask"):
         raise TableError(f"--engine must be local or dask, got {engine}")
     if engine == "local" and scheduler is not None:
@@ -308,9 +316,11 @@ def _audit_file(asked: _Asked, tell: Callable[[float, str], None]) -> Audit:
 def _audit_on_cluster(
     asked: _Asked, scheduler: str | None, tell: Callable[[float, str], None]
 ) -> Audit:
+    import pyarrow as pa
+
     from activehuber.audit.parquet import audit_parquet
     from activehuber.cluster import connected
-    from activehuber.tables import TableError, parquet_dataset
+    from activehuber.tables import first_line, parquet_dataset
 
     options = asked.options(tell)
     dataset = parquet_dataset(asked.table)
@@ -332,6 +342,11 @@ def _audit_on_cluster(
             f"a worker cannot read {asked.table.name}; all of them must see the file under "
             f"the same name ({error})"
         ) from None
+    except pa.ArrowException as error:
+        raise TableError(
+            f"{asked.table.name} cannot be read as one table; a column must have the same type "
+            f"in all files of a folder ({first_line(error)})"
+        ) from error
     except (ConnectionError, RuntimeError) as error:
         # The cluster's own troubles say what to do.
         raise TableError(str(error)) from error
@@ -368,7 +383,7 @@ def _read_views(path: Path) -> list[View]:
     """Views of columns by name, from [[view]] tables."""
     import tomllib
 
-    from activehuber.tables import TableError, listed
+    from activehuber.tables import listed
     from activehuber.validation import check_each_view
     from activehuber.views import View
 
@@ -433,12 +448,10 @@ def predict_command(
     from activehuber.audit.outputs import predict_columns
     from activehuber.features import CATEGORY
     from activehuber.persistence import load_model
-    from activehuber.tables import TableError, csv_text, read_table, write_file
+    from activehuber.tables import check_output_file, csv_text, read_table, write_file
 
-    if output.is_dir():
-        raise TableError(f"{output} is a directory; give the name of a file")
-    if output.exists() and not force:
-        raise TableError(f"{output} exists; use --force to replace it or another -o")
+    _check_not_inputs([output], [model, table])
+    check_output_file(output, force=force)
     loaded = load_model(model)
     features = loaded.features
     words = [
@@ -614,7 +627,6 @@ def reproduce_command(
     There are: time, cvx, curve, noisy-labels, uci, crowd-multi, crowd-semi, crowd-ryan, pets.
     """
     from activehuber.reproduce.command import reproduce
-    from activehuber.tables import TableError
 
     _check_matplotlib()
     asked = names or []
@@ -622,14 +634,14 @@ def reproduce_command(
     missing = reproduce(asked, output, quick=quick, say=_say)
     wanted = [name for name in missing if name in asked]
     if wanted:
-        raise TableError(f"no data for {', '.join(wanted)}; see above for which files")
+        raise TableError(
+            f"no data for {', '.join(wanted)}, or a package is missing; see above for which"
+        )
     print(f"{time.perf_counter() - started:.0f} s; the page is {output / 'index.html'}")
 
 
 def _check_matplotlib() -> None:
     from importlib.util import find_spec
-
-    from activehuber.tables import TableError
 
     if find_spec("matplotlib") is None:
         raise TableError("the figures need matplotlib: pip install 'activehuber[paper]'")
@@ -673,8 +685,9 @@ def crowd_train_command(
         from activehuber.crowd.command import train
         from activehuber.tables import check_outputs, write_files
 
+        inputs = [frames, counts, roi, perspective]
+        _check_not_inputs([output / name for name in NAMES], inputs)
         check_outputs(output, NAMES, force=force)
-        _check_not_inputs([output / name for name in NAMES], [frames, counts])
         found = train(
             frames, counts, roi=roi, perspective=perspective, line=perspective_line, tell=tell
         )
@@ -696,20 +709,15 @@ def crowd_count_command(
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
 ) -> None:
     """Count the frames of the same camera at another time."""
-    from activehuber.tables import TableError
+    from activehuber.tables import check_output_file
 
     started = time.perf_counter()
     wanted = [output] if report is None else [output, report]
-    for path in wanted:
-        if path.is_dir():
-            raise TableError(f"{path} is a directory; give the name of a file")
-        if path.exists() and not force:
-            raise TableError(f"{path} exists; use --force to replace it or another name")
     if report is not None and report.resolve() == output.resolve():
         raise TableError("-o and --report are the same file")
     _check_not_inputs(wanted, [model, frames])
     for path in wanted:
-        _check_folder_of(path)
+        check_output_file(path, force=force)
     with _progress(quiet=False) as tell:
         tell(0.0, "starting")
         from activehuber.crowd.command import count
@@ -722,27 +730,6 @@ def crowd_count_command(
     _show_counts(found, loaded, time.perf_counter() - started)
     for path in wanted:
         print(path)
-
-
-def _check_not_inputs(outputs: list[Path], inputs: list[Path]) -> None:
-    """Raise if a file to write is one of those to read, even where files are replaced."""
-    from activehuber.tables import TableError
-
-    read = {path.resolve() for path in inputs}
-    for path in outputs:
-        if path.resolve() in read:
-            raise TableError(f"{path} is read by this command; write to another place")
-
-
-def _check_folder_of(path: Path) -> None:
-    """Raise before the work if a file could not be written after it."""
-    from activehuber.tables import TableError
-
-    there = next(parent for parent in path.absolute().parents if parent.exists())
-    if not there.is_dir():
-        raise TableError(f"{path}: {there} is a file, not a folder")
-    if not os.access(there, os.W_OK):
-        raise TableError(f"{path}: the folder {there} cannot be written to")
 
 
 def _show_counts(counted: Counted, model: CrowdModel, seconds: float) -> None:
@@ -769,7 +756,6 @@ def crowd_bench_command(
 
     from activehuber.crowd.bench import bench
     from activehuber.reproduce.command import run_all
-    from activehuber.tables import TableError
 
     _check_matplotlib()
     experiments = {f"crowd-{name}": partial(bench, name=name)}

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -388,7 +389,7 @@ class _Chunks:
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy elsewhere knows no client."""
-        return {"X": self.X, "ends": self.ends}
+        return {"X": self.X}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["X"])  # type: ignore[misc]
@@ -577,19 +578,32 @@ class LazyRows(Rows):
     ) -> tuple[Any, Sums]:
         """One entry a row as a lazy array; for work without sums, on all rows."""
         assert not columns and chosen is None
-        shape = work(np.zeros((1, self.n_features)), *shared)[0].shape[1:]  # type: ignore[union-attr]
-        chunks = (self.X.chunks[0], *((size,) for size in shape))
+        one = work(np.zeros((1, self.n_features)), *shared)[0]
+        assert one is not None
         parcel = Parcel((work, self.block_size, shared))
-        out = self.X.map_blocks(
-            _values_of_chunk,
-            parcel,
-            dtype=np.float64,
-            chunks=chunks,
-            drop_axis=[1] if not shape else None,
-            new_axis=list(range(2, 1 + len(shape))) or None,
-            meta=np.empty((0,) * (1 + len(shape))),
-        )
-        return out, ()
+        return by_chunks(partial(_values_of_chunk, parcel=parcel), self.X, one), ()
+
+
+def by_chunks(function: Callable[[np.ndarray], np.ndarray], X: Any, one: np.ndarray) -> Any:
+    """A function of the chunks of a Dask array as one more lazy array.
+
+    Parameters
+    ----------
+    function : callable
+        Takes and returns one entry a row.
+    X : dask array
+        Chunks hold whole rows.
+    one : ndarray
+        What the function returns for one row.
+    """
+    return X.map_blocks(
+        function,
+        dtype=one.dtype,
+        chunks=(X.chunks[0], *((size,) for size in one.shape[1:])),
+        drop_axis=list(range(one.ndim, X.ndim)),
+        new_axis=list(range(X.ndim, one.ndim)),
+        meta=one[:0],
+    )
 
 
 # --- what workers do --------------------------------------------------------------------
@@ -649,13 +663,15 @@ def _added(*done: tuple[np.ndarray | None, Sums]) -> tuple[None, Sums]:
     return None, sums
 
 
-def _values_of_chunk(X: np.ndarray, parcel: Parcel) -> np.ndarray | None:
+def _values_of_chunk(X: np.ndarray, parcel: Parcel) -> np.ndarray:
     work, size, shared = parcel.contents
     if len(X) == 0:  # as some chunks of a data frame are
         found = work(np.zeros((1, X.shape[1])), *shared)[0]
         return found[:0]
     job = Parcel((work, size, list(shared), [False] * len(shared)))
-    return _work_on_chunk(X, job, Parcel((None, [])))[0]
+    values, _ = _work_on_chunk(X, job, Parcel((None, [])))
+    assert values is not None
+    return values
 
 
 _tasks_at_work = 0

@@ -187,7 +187,7 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         if len(frame) * len(self.source_) * 8 > MOST_BYTES:
             raise TableError(
                 f"{len(frame)} rows × {len(self.source_)} features are too many for memory; "
-                "leave columns out with --drop"
+                "leave columns out (on the command line with --drop)"
             )
         self.sentences_ = tuple(_sentences(self.kinds_, self.columns_, told))
         self.n_features_in_ = frame.shape[1]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -71,6 +72,16 @@ class ViewSettings:
     def select(self, X: Matrix) -> Matrix:
         """The view's columns of X, C-ordered."""
         return X if self.columns is None else np.ascontiguousarray(X[:, self.columns])
+
+    @contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Errors in here say which view they are about, if there are views."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            if self.columns is None:
+                raise
+            raise type(error)(f"view {self.name!r}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -380,7 +391,7 @@ def path_of_labels(
     max_events: int | None = None,
 ) -> ThresholdPath:
     """The path over the threshold for one target; `removed` labels, (n,), are left out."""
-    task = _Task(settings, data)
+    task = _Task(settings, data, exact_only=True)
     if task.expansion.rough:
         task.sharpen()
     target = _Target(task, index, view_weights)
@@ -407,6 +418,11 @@ def path_of_labels(
 class _Task:
     """What all targets of one fit share: the rows, the views, their factored penalties.
 
+    Parameters
+    ----------
+    exact_only : bool
+        Whether what is to come has no approximation.
+
     Attributes
     ----------
     rows : ndarray, int
@@ -419,14 +435,13 @@ class _Task:
 
     basis: Basis | None = None
 
-    def __init__(self, settings: Settings, data: Data) -> None:
-        self.settings, self.data = settings, data
+    def __init__(self, settings: Settings, data: Data, *, exact_only: bool = False) -> None:
+        self.settings, self.data, self.exact_only = settings, data, exact_only
         self.started = time.perf_counter()
         coupled = settings.agreement > 0.0 and len(settings.views) > 1
-        everything = settings.manifold > 0.0 or coupled
+        self.coupled, self.everything = coupled, settings.manifold > 0.0 or coupled
         labelled = data.labelled.any(axis=1)
-        self.rows = np.arange(len(data.y)) if everything else np.flatnonzero(labelled)
-        self.coupled = coupled
+        self.rows = np.arange(len(data.y)) if self.everything else np.flatnonzero(labelled)
         self.expansion: Any
         if settings.approximation is None:
             self.expansion = self._expand()
@@ -446,17 +461,15 @@ class _Task:
         pairs = zip(settings.views, X, strict=True)
         dense = sum(needs_gram_matrix(view.kernel, x) for view, x in pairs)
         if dense:
-            check_memory(len(self.rows), dense, with_penalty=self.coupled)
+            check_memory(
+                len(self.rows), dense, with_penalty=self.coupled, remedy=self._smaller()
+            )
         needs_features = settings.manifold > 0.0 and not self.coupled
         parts = []
         for view, x in zip(settings.views, X, strict=True):
-            try:
+            with view.named_in_errors():
                 penalty = self._penalty(view, x) if settings.manifold > 0.0 else None
                 parts.append(build_part(view.kernel, x, penalty, needs_features=needs_features))
-            except (TypeError, ValueError) as error:
-                if view.columns is None:
-                    raise
-                raise type(error)(f"view {view.name!r}: {error}") from error
         try:
             return expand_views(
                 parts,
@@ -477,10 +490,9 @@ class _Task:
             approximation, kernels, columns, rows, settings.fit_intercept
         )
         graphs_of_sample = []
-        if settings.manifold > 0.0:
-            graphs_of_sample = [
-                self._penalty(view, view.select(sample)) for view in settings.views
-            ]
+        for view in settings.views if settings.manifold > 0.0 else ():
+            with view.named_in_errors():
+                graphs_of_sample.append(self._penalty(view, view.select(sample)))
         coupling = settings.agreement / settings.alpha if self.coupled else 0.0
         penalty = approximate.graph_penalty(
             self.basis,
@@ -494,6 +506,14 @@ class _Task:
             return BlockExpansion(rows, self.basis, penalty, coupling)
         except BreakdownError:
             raise self._too_large() from None
+
+    def _smaller(self) -> str:
+        """What to do about matrices that are too large for memory."""
+        settings = self.settings
+        rows = "fewer rows, labelled or not" if self.everything else "fewer labelled rows"
+        if self.exact_only or settings.holds_matrices or settings.algorithm == "paper":
+            return f"use {rows}"
+        return f'use approximation="nystrom" (with n_components) or {rows}'
 
     def _too_large(self) -> ValueError:
         settings = self.settings

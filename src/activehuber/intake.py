@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from activehuber.rows import ArrayRows, Rows, parquet_rows
 
@@ -54,6 +56,19 @@ def streamed_rows(X: Any, y: Any, names: Any = None) -> tuple[Rows, Any, Any]:
     return rows, labels, np.array(rows.names, dtype=object)
 
 
+def checked_rows(X: Any, y: Any, owner: Any) -> tuple[Any, Any]:
+    """X and y of a fit; notes the features on the estimator.
+
+    What is read piece by piece, which needs an approximation, comes as Rows; an array or a
+    data frame is looked at, and comes as it is.
+    """
+    if owner.approximation is not None and is_streamed(X):
+        return first_rows(X, y, owner)
+    refuse_streams(X)
+    validate_data(owner, X, dtype=np.float64)
+    return X, y
+
+
 def first_rows(X: Any, y: Any, owner: Any) -> tuple[Rows, Any]:
     """Rows and labels of what is streamed into a fit; notes the features on the estimator."""
     rows, y, names = streamed_rows(X, y)
@@ -78,6 +93,15 @@ def scored_rows(X: Any, y: Any, owner: Any) -> tuple[Rows, Any]:
     """Rows and labels to score a fit on; y may be the name of a column."""
     labels = streamed_rows(X, y)[1] if isinstance(y, str) else y
     return new_rows(X, owner), labels
+
+
+def each_row(function: Callable[[np.ndarray], np.ndarray], values: Any) -> Any:
+    """What a function makes of values, one entry a row; of a Dask array a lazy one."""
+    if not is_dask(values):
+        return function(values)
+    from activehuber.cluster import by_chunks
+
+    return by_chunks(function, values, function(np.zeros((1, *values.shape[1:]))))
 
 
 def new_rows(X: Any, owner: Any) -> Rows:

@@ -339,11 +339,7 @@ def _estimator_of(state: dict[str, Any]) -> Any:
     model.classes_, model.estimator_ = np.asarray(state["classes"]), inner
     rates = state["noise_rates"]
     model.noise_rates_ = None if rates is None else (float(rates[0]), float(rates[1]))
-    model._take_coefficients(inner)
-    model.intercept_ = inner.intercept_
-    model.threshold_, model.n_iter_ = inner.threshold_, inner.n_iter_
-    model.residuals_, model.loo_residuals_ = inner.residuals_, inner.loo_residuals_
-    model.duality_gap_, model.kkt_residual_ = inner.duality_gap_, inner.kkt_residual_
+    model._take_attributes()
     model.removed_ = np.asarray(state["removed"], dtype=bool)
     model.label_quality_ = np.asarray(state["label_quality"], dtype=np.float64)
     model.cut_ = float(state["cut"])

@@ -222,8 +222,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
     verbose : int, default=0
         Above zero, a line is printed for each refinement.
     approximation : {None, "nystrom", "fourier", "linear"}, default=None
-        None: the kernels themselves, up to some 20,000 labelled rows. Else finitely many
-        functions in their place, whatever the number of rows, which are worked on in blocks:
+        None: the kernels themselves, while three n × n matrices fit in memory. Else finitely
+        many functions in their place, whatever the number of rows, worked on in blocks:
         "nystrom" the kernel at some of the rows, for any kernel; "fourier" random waves, for
         "rbf" and "laplacian"; "linear" the features themselves, whatever `kernel` says
         ("cosine" normalises them). X may then also be a memory map, a Parquet file or folder or

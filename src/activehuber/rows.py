@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -212,7 +212,8 @@ class ParquetRows(LocalRows):
 
     def column(self, name: str) -> np.ndarray:
         """One column in memory, NaN (of text: None) where it is null, shape (n,)."""
-        column = self.dataset.to_table(columns=[name]).column(name)
+        with _one_line_for_arrow():
+            column = self.dataset.to_table(columns=[name]).column(name)
         if not _is_numeric(column.type):
             return np.array([*column.to_pylist(), None], dtype=object)[:-1]
         if column.null_count == 0:
@@ -233,13 +234,14 @@ class ParquetRows(LocalRows):
 
     def _batches(self) -> Iterator[Any]:
         # Batches ahead of need are memory: two of them keep the threads busy.
-        batches = self.dataset.to_batches(
-            columns=self.names,
-            batch_size=self.block_size,
-            batch_readahead=2,
-            fragment_readahead=1,
-        )
-        return (batch for batch in batches if len(batch))
+        with _one_line_for_arrow():
+            batches = self.dataset.to_batches(
+                columns=self.names,
+                batch_size=self.block_size,
+                batch_readahead=2,
+                fragment_readahead=1,
+            )
+            yield from (batch for batch in batches if len(batch))
 
     def _matrix(self, batch: Any) -> Matrix:
         out = np.empty((len(batch), self.n_features))
@@ -394,6 +396,21 @@ def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) ->
                 "dataset.schema, or encode it first"
             )
     return ParquetRows(source, chosen)
+
+
+@contextmanager
+def _one_line_for_arrow() -> Iterator[None]:
+    """What Arrow says of files that are not one table, as one line that says what to do."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        first = (str(error).splitlines() or [""])[0]
+        raise ValueError(
+            "X: its Parquet files cannot be read as one table of numbers; a column needs one "
+            f"type in all files, and files must stay as they were at the fit ({first})"
+        ) from error
 
 
 def _is_numeric(kind: Any) -> bool:

@@ -29,13 +29,7 @@ from activehuber._typing import Matrix, Vector
 from activehuber.basis import drawn
 from activehuber.classifier import HLClassifier, code_labels
 from activehuber.fitting import MANY_REMOVED, Data, Settings
-from activehuber.intake import (
-    first_rows,
-    is_streamed,
-    new_rows,
-    refuse_streams,
-    scored_rows,
-)
+from activehuber.intake import checked_rows, is_streamed, new_rows, scored_rows
 from activehuber.model_selection import class_numbers, is_missing
 from activehuber.noise_rates import clean_losses
 from activehuber.regressor import SELECTION_LABELS, HLRegressor, ViewParameters
@@ -585,10 +579,8 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
         draft = copy.copy(self)
         _check_removals(self.removals)
-        if self.approximation is None:
-            refuse_streams(X)
-        elif is_streamed(X):
-            X, y = first_rows(X, y, draft)
+        X, y = checked_rows(X, y, draft)
+        if isinstance(X, Rows):
             draft._number_views(X)
         y = _one_target(y)
         draft.held_out_residuals_ = np.full(len(y), np.nan)
@@ -832,12 +824,9 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         """
         # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
         draft = copy.copy(self)
-        if self.approximation is not None and is_streamed(X):
-            X, y = first_rows(X, y, draft)
+        X, y = checked_rows(X, y, draft)
+        if isinstance(X, Rows):
             draft._number_views(X)
-        else:
-            refuse_streams(X)
-            validate_data(draft, X, dtype=np.float64)
         draft.classes_, codes = code_labels(y, sample_weight)
         check_consistent_length(X, codes)
         seen = draft._search(X, codes, y, sample_weight, trusted)

@@ -711,11 +711,25 @@ def check_outputs(folder: Path, names: Iterable[str], *, force: bool) -> None:
             raise TableError(
                 f"{folder / present[0]} exists; use --force to replace it or another -o"
             )
-    ancestor = folder
-    while not ancestor.exists():
-        ancestor = ancestor.parent
-    if not ancestor.is_dir() or not os.access(ancestor, os.W_OK | os.X_OK):
-        raise TableError(f"{folder} cannot be written to; choose another folder with -o")
+    _check_can_be_made(folder)
+
+
+def check_output_file(path: Path, *, force: bool) -> None:
+    """Raise, before any work, if one file could not be put there."""
+    if path.is_dir():
+        raise TableError(f"{path} is a directory; give the name of a file")
+    if not force and path.exists():
+        raise TableError(f"{path} exists; use --force to replace it or another name")
+    _check_can_be_made(path.parent)
+
+
+def _check_can_be_made(folder: Path) -> None:
+    """Raise unless a folder can be written to, or made where it is not there yet."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise TableError(f"{folder} cannot be written to: {there} is a file, not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise TableError(f"{folder} cannot be written to; choose another folder")
 
 
 def write_files(
@@ -757,10 +771,7 @@ def write_files(
 
 def write_file(path: Path, content: bytes | Iterable[bytes], *, force: bool = True) -> None:
     """Put one file, or one made in parts, at its place in one step."""
-    if path.is_dir():
-        raise TableError(f"{path} is a directory; give the name of a file")
-    if not force and path.exists():
-        raise TableError(f"{path} exists; use --force to replace it or another -o")
+    check_output_file(path, force=force)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

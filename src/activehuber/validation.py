@@ -67,13 +67,23 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...], also: str = ""
 
 
 def check_kernel_parameters(
-    kernel: Any, gamma: Any, degree: Any, coef0: Any, kernel_params: Any
+    kernel: Any,
+    gamma: Any,
+    degree: Any,
+    coef0: Any,
+    kernel_params: Any,
+    *,
+    of_view: bool = False,
 ) -> None:
-    """Raise unless a kernel and its parameters make sense together."""
+    """Raise unless a kernel and its parameters make sense together.
+
+    An estimator's gamma="loo" comes here as "scale"; a view cannot have it (`of_view`).
+    """
     if not callable(kernel):
         check_choice("kernel", kernel, KERNEL_NAMES, " or a callable")
     if isinstance(gamma, str):
-        check_choice("gamma", gamma, ("scale", "auto"), " or a number > 0")
+        names = ("scale", "auto") if of_view else ("scale", "auto", "loo")
+        check_choice("gamma", gamma, names, ", a number > 0 or one for each feature")
     elif np.ndim(gamma) == 1:
         for number in gamma:
             check_number("every gamma", number, at_least=0.0, remedy="0 leaves a feature out")
@@ -108,7 +118,12 @@ def check_each_view(views: Any) -> None:
     for name, view in zip(check_views(views), views, strict=True):
         try:
             check_kernel_parameters(
-                view.kernel, view.gamma, view.degree, view.coef0, view.kernel_params
+                view.kernel,
+                view.gamma,
+                view.degree,
+                view.coef0,
+                view.kernel_params,
+                of_view=True,
             )
             check_graph_parameters(view.graph, view.n_neighbors)
             if isinstance(view.kernel, str) and view.kernel == "precomputed":
@@ -215,7 +230,7 @@ def check_precomputed(K: Matrix) -> Matrix:
     return K if asymmetry == 0.0 else 0.5 * (K + K.T)
 
 
-def check_memory(n_rows: int, n_views: int, *, with_penalty: bool) -> None:
+def check_memory(n_rows: int, n_views: int, *, with_penalty: bool, remedy: str) -> None:
     """Raise if the matrices of n_rows × n_rows that a fit needs cannot be held."""
     matrices = PEAK_MATRICES + (2 if with_penalty else 1) * (n_views - 1)
     needed = matrices * 8.0 * n_rows**2
@@ -224,14 +239,17 @@ def check_memory(n_rows: int, n_views: int, *, with_penalty: bool) -> None:
         raise ValueError(
             f"X: a Gram matrix of {n_rows} rows needs "
             f"{needed / 2**30:.1f} GiB at the peak of a fit, but this machine has "
-            f'{limit / 2**30:.1f} GiB; use approximation="nystrom" (with n_components) or '
-            "fewer labelled rows"
+            f"{limit / 2**30:.1f} GiB; {remedy}"
         )
 
 
 def memory_limit() -> float:
-    """Bytes of memory: the smaller of physical memory and the cgroup's limit."""
-    limits = [float(os.sysconf("SC_PAGE_SIZE")) * float(os.sysconf("SC_PHYS_PAGES"))]
+    """Bytes: the smaller of physical memory and the cgroup's limit; inf if not known."""
+    try:
+        physical = float(os.sysconf("SC_PAGE_SIZE")) * float(os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        physical = np.inf
+    limits = [physical if physical > 0.0 else np.inf]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         path = Path("/sys/fs/cgroup") / name
         if path.is_file():

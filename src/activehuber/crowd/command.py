@@ -129,8 +129,7 @@ def train(
     --------
     See `count`.
     """
-    tell(0.01, "looking at the frames")
-    frames = open_frames(path)
+    frames = _find_frames(path, tell)
     given = read_counts(counts, frames)
     scene = _scene_of(frames, roi, perspective, line, motion=len(given.names) > 1)
     backgrounds, described, scene = _describe(frames, scene, tell, None)
@@ -205,14 +204,19 @@ def count(
     (60,)
     """
     model = load_model(model_path)
-    tell(0.01, "looking at the frames")
-    frames = open_frames(path)
+    frames = _find_frames(path, tell)
     check_same_camera(model, frames)
     backgrounds, described, _ = _describe(frames, model.scene, tell, model.empty)
     none = np.full(len(frames), np.nan)
     columns, notes = model.counter.count(described), _notes(frames, described)
     counted = Counted(frames, columns, none, np.empty(0, dtype=int), notes)
     return counted, model, _page(counted, model, backgrounds) if page else ""
+
+
+def _find_frames(path: Path, tell: Tell) -> Frames:
+    """The frames; a video is gone through once, which takes its time."""
+    tell(0.01, "looking at the frames")
+    return open_frames(path, lambda share, words: tell(0.01 + 0.09 * share, words))
 
 
 def _describe(
@@ -223,10 +227,10 @@ def _describe(
     def share(low: float, high: float, words: str) -> Callable[[int, int], Any]:
         return lambda done, total: tell(low + (high - low) * done / total, words)
 
-    backgrounds = find_backgrounds(frames, scene, share(0.02, 0.1, "background"), known)
+    backgrounds = find_backgrounds(frames, scene, share(0.1, 0.18, "background"), known)
     if known is None:
         scene = with_level(frames, scene, backgrounds)
-    described = describe_frames(frames, scene, backgrounds, share(0.1, 0.7, "features"))
+    described = describe_frames(frames, scene, backgrounds, share(0.18, 0.7, "features"))
     return backgrounds, described, scene
 
 
@@ -313,7 +317,7 @@ def _page(counted: Counted, model: CrowdModel, backgrounds: Backgrounds) -> str:
         doubted=tuple(drawn[number] for number in shown),
         samples=tuple(drawn[number] for number in dict.fromkeys(samples.tolist())),
         skipped=counted.notes,
-        settings=_settings(counted, model),
+        settings=_settings(model),
         background=_jpeg(backgrounds.images[len(backgrounds.images) // 2]),
     )
     return render(report)
@@ -360,7 +364,7 @@ def _facts(counted: Counted, model: CrowdModel) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _settings(counted: Counted, model: CrowdModel) -> tuple[tuple[str, str], ...]:
+def _settings(model: CrowdModel) -> tuple[tuple[str, str], ...]:
     counter, setting, scene = model.counter, model.counter.setting, model.scene
     gaps, residuals = counter.model.duality_gap_, counter.model.kkt_residual_
     person = scene.person
