@@ -22,7 +22,7 @@ from activehuber.block_gram import BlockFactor, BlockGram, FeatureMap, gram_sums
 from activehuber.kernels import Kernel, check_widths, gamma_of_variance
 from activehuber.linalg import cholesky_in_place, solve_cholesky, solve_lower
 from activehuber.newton import Solution
-from activehuber.problem import EPSILON, Certificate, Problem
+from activehuber.problem import EPSILON, Certificate, Problem, relative_gap, scale_of
 from activehuber.recovery import Fit
 from activehuber.rows import ArrayRows, Rows, Sums, automatic_block_size
 
@@ -395,9 +395,7 @@ def _certificate(
     else:
         # No label is free: Σ w is a sum of ±ξ/μ, and what is left over costs |b| each.
         gap = 0.5 * float(g @ g) + abs(e) * float(np.max(np.abs(state.residuals)))
-    labels = problem.y[problem.active]
-    middle = float(np.median(labels)) if problem.fit_intercept else 0.0
-    scale = min(threshold, float(np.max(np.abs(labels - middle))))
+    scale = scale_of(problem.y[problem.active], threshold, problem.fit_intercept)
     total = float(np.sum(1.0 / problem.mu[problem.active]))
     length = np.sqrt(_mean_diagonal(gram, factor))
     pull = total * scale * length
@@ -409,5 +407,5 @@ def _certificate(
         kkt, allowed = max(violation, balance), rounding / pull
     else:
         kkt, allowed = (0.0 if not np.any(g) else np.inf), 0.0
-    relative = gap / objective if objective > 0.0 else (0.0 if gap <= 0.0 else np.inf)
+    relative = relative_gap(gap, objective)
     return Certificate(2.0 * problem.alpha * objective, relative, kkt, allowed)

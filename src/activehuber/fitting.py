@@ -156,6 +156,11 @@ class Data:
         """Labels that count, shape (n, q): given, and of positive weight."""
         return ~np.isnan(self.y) & (self.weights > 0.0)[:, None]
 
+    @property
+    def total_weight(self) -> float:
+        """S, over the labels of the first target."""
+        return float(self.weights[self.labelled[:, 0]].sum())
+
     def some_labels(self, most: int, seed: int) -> Data:
         """Some rows with a label of the first target, in memory."""
         rows = np.flatnonzero(self.labelled[:, 0])
@@ -239,7 +244,7 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
         trace.at_least if trace.least_squares else trace.threshold,
         target.centre,
         least_squares=trace.least_squares,
-        minimiser=trace.certified,
+        minimiser=trace.minimiser,
     )
     complaints = _complaints(settings, trace, fit, target.view_weights_residual)
     evidence = None
@@ -754,7 +759,7 @@ def _complaints(
                 '(it is in units of y) or threshold="adaptive"'
             )
             complaints.append((UserWarning, message))
-    if not trace.certified:
+    if not trace.minimiser:
         return complaints
     if proof.kkt_rounding >= 0.125:
         message = (

@@ -281,7 +281,7 @@ def _continuation(
     taken in smaller strides.
     """
     solution, steps = _least_squares(problem, source, None), PATIENCE
-    residuals = problem.y - solution.intercept - solution.fitted
+    residuals = problem.residuals(solution)
     level = float(np.max(np.abs(residuals[problem.active])))
     stride = 0.1
     while level > threshold:

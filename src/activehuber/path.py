@@ -710,14 +710,7 @@ def _restricted(problem: Problem) -> Problem:
     if np.all(problem.active):
         return problem
     rows = np.flatnonzero(problem.active)
-    return Problem(
-        gram=problem.gram.subset(rows),
-        y=problem.y[rows],
-        weights=problem.weights[rows],
-        alpha=problem.alpha,
-        fit_intercept=problem.fit_intercept,
-        active=np.ones(len(rows), dtype=bool),
-    )
+    return problem.on_some(rows, problem.gram.subset(rows))
 
 
 def threshold_path(

@@ -16,6 +16,7 @@ have v_i = ±ξ/μ_i, rows out of use have v_i = 0; Σ v = 0 with an intercept.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +25,18 @@ from activehuber._typing import Mask, Matrix, Vector
 from activehuber.gram import Gram
 
 EPSILON = float(np.finfo(np.float64).eps)
+
+
+class Fit(Protocol):
+    """What is needed of a solution to have its residuals."""
+
+    @property
+    def intercept(self) -> float:
+        """b."""
+
+    @property
+    def fitted(self) -> Vector:
+        """Qv, shape (l,)."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,10 @@ class Problem:
             weights=self.weights[rows],
             active=self.active[rows],
         )
+
+    def residuals(self, solution: Fit) -> Vector:
+        """r = y − b − Qv of a solution, shape (l,)."""
+        return self.y - solution.intercept - solution.fitted
 
     def intercept_for(self, fitted: Vector, threshold: float) -> float:
         """The b that minimises Φ for given fitted values."""
@@ -170,10 +187,8 @@ def certificate(
     rounding[use] += np.outer(s * residual_magnitude, np.abs(c))
     rounding *= EPSILON
 
-    middle = float(np.median(labels)) if fit_intercept else 0.0
-    scale = min(threshold, float(np.max(np.abs(labels - middle))))
-    errors = np.abs(left - right)
-    excess = float(np.max(np.maximum(errors - 4.0 * rounding, 0.0)))
+    scale = scale_of(labels, threshold, fit_intercept)
+    excess = float(np.max(np.maximum(np.abs(left - right) - 4.0 * rounding, 0.0)))
     # Σ s ψ is a sum of residuals and carries their rounding, as E does; where that is more
     # than a millionth of the labels nothing is forgiven.
     digit = min(EPSILON * float(s @ residual_magnitude), 1e-6 * total * scale)
@@ -189,18 +204,33 @@ def certificate(
     loss = float(s @ huber.value(residuals, threshold)) / total
     norm = alpha * float(np.sum(evaluation.coefficients * evaluation.values))
     norm += float(np.sum(evaluation.values * evaluation.penalty_gradient))
-    objective = loss + norm
-    # a as the coefficients have it. The gap of a bound label is linear in ξ − |u|, so the
-    # rounding of M K w alone would exceed 1e-9 there: within it, and within a thousandth of
-    # ξ, such a label counts as bound.
-    dual = (left[use] @ c) / float(c @ c) / s
     slack = 4.0 * (rounding[use] @ np.abs(c)) / float(c @ c) / s
+    dual = _dual_point((left[use] @ c) / float(c @ c) / s, slack, residuals, threshold)
+    gap = _gap(residuals, dual, s, threshold) / total
+    return Certificate(loss + norm, relative_gap(gap, loss + norm), kkt, kkt_rounding)
+
+
+def scale_of(labels: Vector, threshold: float, fit_intercept: bool) -> float:
+    """The unit of a KKT residual: the largest label, from the median, or ξ if that is less."""
+    middle = float(np.median(labels)) if fit_intercept else 0.0
+    return min(threshold, float(np.max(np.abs(labels - middle))))
+
+
+def relative_gap(gap: float, objective: float) -> float:
+    """gap / J; of J = 0 a gap is none or all."""
+    return gap / objective if objective > 0.0 else (0.0 if gap <= 0.0 else np.inf)
+
+
+def _dual_point(dual: Vector, slack: Vector, residuals: Vector, threshold: float) -> Vector:
+    """The dual variables as the coefficients have them, within the box.
+
+    The gap of a bound label is linear in ξ − |u|, so the rounding of M K w alone would exceed
+    1e-9 there: within it, and within a thousandth of ξ, such a label counts as bound.
+    """
+    clipped = huber.psi(residuals, threshold)
     bound = (np.abs(residuals) > threshold) & (np.abs(dual - clipped) <= slack)
     bound &= slack <= 1e-3 * threshold
-    dual = np.where(bound, clipped, huber.psi(dual, threshold))
-    gap = _gap(residuals, dual, s, threshold) / total
-    relative = gap / objective if objective > 0.0 else (0.0 if gap <= 0.0 else np.inf)
-    return Certificate(objective, relative, kkt, kkt_rounding)
+    return np.where(bound, clipped, huber.psi(dual, threshold))
 
 
 def _gap(residuals: Vector, dual: Vector, weights: Vector, threshold: float) -> float:

@@ -48,7 +48,7 @@ class Trace:
         Whether no label is bound, so that any ξ from max |r| on will do; `threshold` is
         then the larger of that and `at_least`.
     at_least : float
-    certified : bool
+    minimiser : bool
         Whether the solution is meant to be a minimiser at all.
     settled : bool
         Whether a rule for the threshold came to rest.
@@ -62,13 +62,13 @@ class Trace:
     sigma: float | None = None
     least_squares: bool = False
     at_least: float = 0.0
-    certified: bool = True
+    minimiser: bool = True
     settled: bool = True
 
 
 def largest_residual(problem: Problem, solution: Solution) -> float:
     """max |r| over the labels in use."""
-    residuals = problem.y - solution.intercept - solution.fitted
+    residuals = problem.residuals(solution)
     return float(np.max(np.abs(residuals[problem.active])))
 
 
@@ -162,7 +162,7 @@ def _secant(history: list[float], answers: list[float], low: float, high: float)
 
 
 def _apply(rule: str | Rule, problem: Problem, solution: Solution) -> float:
-    residuals = problem.y - solution.intercept - solution.fitted
+    residuals = problem.residuals(solution)
     if rule == "madn":
         return thresholds.madn(residuals, problem.weights)
     if rule == "quantile":
@@ -245,7 +245,7 @@ def _drop_until_free(
     while True:
         solution = solve(problem, threshold, source=source, start=solution, max_iter=max_iter)
         steps += solution.n_iter
-        residuals = np.abs(problem.y - solution.intercept - solution.fitted)
+        residuals = np.abs(problem.residuals(solution))
         bound = problem.active & (residuals >= threshold)
         flagged = bound & ~trusted
         if not np.any(flagged):
@@ -292,7 +292,7 @@ def paper(
         if lowered <= 0.0:
             break
         candidate = newton.one_step(problem, solution, lowered)
-        residuals = np.abs(problem.y - candidate.intercept - candidate.fitted)
+        residuals = np.abs(problem.residuals(candidate))
         inside = problem.active & (residuals < lowered)
         if not np.any(inside):
             break
@@ -301,7 +301,7 @@ def paper(
         threshold = float(np.max(residuals[kept]))
         history.append(threshold)
         report(threshold, int(kept.sum()))
-    return Trace(problem, solution, threshold, history, len(history), certified=False)
+    return Trace(problem, solution, threshold, history, len(history), minimiser=False)
 
 
 # --- adaptive ---------------------------------------------------------------------------
@@ -425,7 +425,7 @@ class _Search:
     def _candidate(
         self, solution: Solution, threshold: float, first: LeaveOneOut | None = None
     ) -> _Candidate:
-        residuals = self.problem.y - solution.intercept - solution.fitted
+        residuals = self.problem.residuals(solution)
         if first is None:
             loo = leave_one_out(self.problem, solution, residuals, self.mu, threshold)
         else:
@@ -479,7 +479,7 @@ class _Search:
 
     def _next_threshold(self, solution: Solution, threshold: float) -> float:
         """Lower by PATH_RATIO, and so far that PATH_SHARE more of the labels are bound."""
-        residuals = np.abs(self.problem.y - solution.intercept - solution.fitted)
+        residuals = np.abs(self.problem.residuals(solution))
         bound = float(self.weights[~solution.free].sum() / self.weights.sum())
         share = max(0.0, 1.0 - bound - PATH_SHARE)
         level = thresholds.weighted_quantile(residuals, self.weights, share)

@@ -530,22 +530,26 @@ class HLRegressor(RegressorMixin, ViewParameters):
         >>> bool(np.allclose(model.loo_refit([7, 30]), model.loo_residuals_[[7, 30]]))
         True
         """
-        check_is_fitted(self)
+        self._check_repeatable(target, "it cannot be repeated")
         rows = np.asarray(rows)
-        if self.X_fit_ is None or (self._settings.manifold > 0.0 and self._lost_a_graph()):
-            raise ValueError(
-                "the fit keeps no precomputed kernel and no graph that was given as a matrix: "
-                "it cannot be repeated"
-            )
-        if target not in range(len(self._fitted)):
-            raise ValueError(
-                f"target must be from 0 to {len(self._fitted) - 1}, got {target!r}"
-            )
         data = Data(self.X_fit_, *self._labels_fit)
         labelled = np.flatnonzero(data.labelled[:, target])
         if rows.ndim != 1 or not np.all(np.isin(rows, labelled)):
             raise ValueError("rows must be numbers of rows that have a label")
         return refit_labels(self._settings, data, self._fitted[target], target, rows)
+
+    def _check_repeatable(self, target: int, remedy: str) -> None:
+        """Raise unless the problem of a target can be put together again."""
+        check_is_fitted(self)
+        if target not in range(len(self._fitted)):
+            raise ValueError(
+                f"target must be from 0 to {len(self._fitted) - 1}, got {target!r}"
+            )
+        if self.X_fit_ is None or (self._settings.manifold > 0.0 and self._lost_a_graph()):
+            raise ValueError(
+                "the fit keeps no precomputed kernel and no graph that was given as a matrix; "
+                f"{remedy}"
+            )
 
     def _lost_a_graph(self) -> bool:
         return any(view.graph is None for view in self._settings.views)
@@ -685,17 +689,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
         >>> bool(np.allclose(dual_coef, model.dual_coef_, atol=1e-9))
         True
         """
-        check_is_fitted(self)
+        self._check_repeatable(target, "pass them and the labels to activehuber.huber_path")
         _check_path_parameters(min_threshold, max_events)
-        if target not in range(len(self._fitted)):
-            raise ValueError(
-                f"target must be from 0 to {len(self._fitted) - 1}, got {target!r}"
-            )
-        if self.X_fit_ is None or (self._settings.manifold > 0.0 and self._lost_a_graph()):
-            raise ValueError(
-                "the fit keeps no precomputed kernel and no graph that was given as a matrix; "
-                "pass the matrix and the labels to activehuber.huber_path"
-            )
         if self._settings.approximation is not None:
             raise ValueError(
                 "an approximated fit has no threshold_path; use approximation=None on fewer "
@@ -911,7 +906,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
             )
         if settings.approximation is not None:
             return self._choose_on_some(settings, data, move_widths)
-        total = float(data.weights[data.labelled[:, 0]].sum())
+        total = data.total_weight
         plan = default_plan(
             total,
             None if _is_loo(self.alpha) else settings.alpha,
@@ -926,9 +921,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         assert settings.approximation is not None
         some = data.some_labels(SELECTION_LABELS, settings.approximation.seed)
         plain = replace(settings, approximation=None, manifold=0.0)
-        total, of_some = (
-            float(each.weights[each.labelled[:, 0]].sum()) for each in (data, some)
-        )
+        total, of_some = data.total_weight, some.total_weight
         plan = default_plan(
             of_some,
             None if _is_loo(self.alpha) else settings.alpha * total / of_some,

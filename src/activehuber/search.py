@@ -345,7 +345,7 @@ class _SearchCV(ViewParameters):
 
     def _grid(self, settings: list[Settings], data: Data) -> list[dict[str, Any]]:
         """Parameters of the grid as the estimator takes them."""
-        total = float(data.weights[data.labelled[:, 0]].sum())
+        total = data.total_weight
         plan, out = self._plan(total), []
         for each, manifold in product(settings, self.manifolds):
             family = family_of(each, data, move_widths=True)
@@ -658,7 +658,7 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         return HLRegressor(**{name: getattr(self, name) for name in HANDED_ON} | params)
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        total = float(data.weights[data.labelled[:, 0]].sum())
+        total = data.total_weight
         plan = self._plan(total, tuple(self.removals))
         choice = choose(settings, data, self.manifolds, plan)
         self._record(choice, total)
@@ -668,7 +668,7 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         """The grid alone, leave-one-out predictions shown to a scorer."""
-        total = float(data.weights[data.labelled[:, 0]].sum())
+        total = data.total_weight
         plan = self._plan(total, tuple(self.removals))
         scorer, given = get_scorer(self.scoring), data.y[data.labelled[:, 0], 0]
         lines, scores = [], []
@@ -942,7 +942,7 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         return gain >= (error if many else 0.0)
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        total = float(data.weights[data.labelled[:, 0]].sum())
+        total = data.total_weight
         plan = self._plan(total)
         choice = choose_for_classes(settings, data, self.manifolds, plan)
         self._record(choice, total)

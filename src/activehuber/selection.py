@@ -530,7 +530,7 @@ def judge(Q: Matrix, labels: Labels, ridge: float, mode: Mode) -> Verdict | None
     try:
         problem, _ = _problem(Q, labels, ridge)
         problem, solution = _fit(problem, labels.trusted, mode)
-        residuals = problem.y - solution.intercept - solution.fitted
+        residuals = problem.residuals(solution)
         level = mode.threshold if mode.removal is None else np.inf
         loo = leave_one_out(problem, solution, residuals, problem.mu, level)
     except BreakdownError:

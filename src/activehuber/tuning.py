@@ -130,7 +130,7 @@ def _prepare(
 ) -> tuple[list[Family], Plan]:
     """Families, one a candidate, and the plan with its graphs."""
     coupled = candidates[0].agreement > 0.0
-    total = float(data.weights[data.labelled[:, 0]].sum())
+    total = data.total_weight
     families = [family_of(each, data, move_widths=move_widths) for each in candidates]
     of_kernel = {f.name: each for f, each in zip(families, candidates, strict=True)}
     graphs = [float(m) for m in manifolds if m > 0.0 or coupled]

@@ -80,7 +80,7 @@ class _Objective:
         solution = newton.solve(problem, self.threshold)
         v = np.where(problem.active, solution.v, 0.0)
         products, pulls = reduced.pulls(v)
-        residuals = problem.y - solution.intercept - solution.fitted
+        residuals = problem.residuals(solution)
         value = newton.objective(problem, v, solution.fitted, residuals, self.threshold)
         return _Point(weights, value, products, pulls)
 
