@@ -65,7 +65,9 @@ def timed(path: Path, out: Path, *options: str) -> tuple[float, float]:
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=keep)
     _, status, usage = os.wait4(process.pid, 0)
-    if status:
+    # Popen did not wait itself, and would complain that the process still runs.
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
         raise SystemExit(f"the audit of {path.name} failed")
     return time.perf_counter() - started, usage.ru_maxrss / 2**20
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,7 +26,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 
 from activehuber import HLRegressor
 from activehuber.reproduce.curve import dice, turned_split
-from benchmarks.protocol import CORRUPTIONS, UCI, corrupted_split, uci
+from benchmarks.protocol import CORRUPTIONS, UCI, corrupted_split, removals_expected, uci
 
 SEEDS = (0, 1, 2)
 SHARES = (0.05, 0.10, 0.20)
@@ -48,7 +47,8 @@ def sign_flips() -> None:
         for seed in seeds:
             split, flipped = turned_split(n, 100.0 * share, seed)
             model = HLRegressor(kernel="linear")
-            scored = split.scored(lambda X, y, Z, m=model: _quietly(m.fit, X, y).predict(Z))
+            with removals_expected():
+                scored = split.scored(lambda X, y, Z, m=model: m.fit(X, y).predict(Z))
             error, truth = (scored.predicted - scored.truth)[n:], scored.truth[n:]
             size = np.linalg.norm(error) / np.linalg.norm(truth)
             rows.append((dice(model.removed_, flipped), size, np.sqrt(np.mean(error**2))))
@@ -56,12 +56,6 @@ def sign_flips() -> None:
         print(f"| {share:.0%} | {mean[0]:.4f} | {mean[1]:.4f} | {mean[2]:.4f} | {reported} |")
     print("\nAt 50 % both signs explain half of the labels: nothing tells them apart. At 75 %")
     print("the flipped labels are the majority and the model is −β: right labels are dropped.")
-
-
-def _quietly(function: Callable, *args):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return function(*args)
 
 
 # --- 2. clean data ----------------------------------------------------------------------
@@ -119,7 +113,8 @@ def stability() -> None:
             def removed(chosen=chosen, split=split, **factors):
                 moved = {k: v * factors.get(k, 1.0) for k, v in chosen.items() if k != "kernel"}
                 model = HLRegressor(kernel=chosen["kernel"], **moved)
-                return _quietly(model.fit, split.X_train, split.y_train).removed_
+                with removals_expected():
+                    return model.fit(split.X_train, split.y_train).removed_
 
             base = removed()
             moves = ({"alpha": 0.5}, {"alpha": 2.0}, {"gamma": 0.5}, {"gamma": 2.0})
@@ -170,7 +165,8 @@ class Verdict:
 
 
 def ours(X, y, Z, chosen) -> Verdict:
-    model = _quietly(HLRegressor(**chosen).fit, X, y)
+    with removals_expected():
+        model = HLRegressor(**chosen).fit(X, y)
     return Verdict(-model.label_quality_, model.removed_, model.predict(Z))
 
 
@@ -185,9 +181,7 @@ def cleanlab(model, X, y, Z) -> Verdict:
 
     centre = np.median(y)
     learner = CleanLearning(model, seed=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        learner.fit(X, y - centre)
+    learner.fit(X, y - centre)
     issues = learner.get_label_issues()
     return Verdict(
         -issues["label_quality"].to_numpy(),

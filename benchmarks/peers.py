@@ -1,7 +1,7 @@
 """The table of the comparison page: every package on the same noisy data.
 
     pip install . cleanlab himalaya rehline statsmodels
-    python docs/measure_peers.py
+    python -m benchmarks.peers
 
 400 training rows of four features, uniform on [-1, 1]; y is a curved function of them,
 sin(4 x0) + 2 x1 x2, or a linear one, x0 - x1, with Gaussian noise of 0.1; 10 % of the training

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from activehuber.reproduce.outcome import standard_error
 from activehuber.reproduce.protocol import Split
 
 
@@ -79,8 +83,19 @@ def corrupted_split(
     return split, spoilt
 
 
+@contextmanager
+def removals_expected() -> Iterator[None]:
+    """Silence what a fit says if it removed many labels: here many of them are wrong.
+
+    Every other warning of ours goes through.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "[0-9]+ of [0-9]+ labels were removed", UserWarning)
+        yield
+
+
 def summary(values: list[float]) -> str:
     """Mean and standard error over seeds."""
     array = np.asarray(values)
-    error = array.std(ddof=1) / np.sqrt(len(array)) if len(array) > 1 else float("nan")
+    error = standard_error(array) if len(array) > 1 else float("nan")
     return f"{array.mean():.4f} ± {error:.4f}"

@@ -202,22 +202,15 @@ def _streamed_error(model) -> float:
 
 def audit(rows: int) -> dict:
     """`activehuber audit` of a Parquet table, p = 500, as a command."""
+    from benchmarks.audit import timed as timed_audit  # needs the extra cli
+
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.parquet"
         write_parquet(path, rows)
-        command = [sys.executable, "-m", "activehuber.cli", "audit", str(path), "--target", "y"]
-        command += ["-o", str(Path(folder) / "out"), "--components", "500"]
-        started = time.perf_counter()
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - started
-        sizes = {f.name: f.stat().st_size for f in (Path(folder) / "out").iterdir()}
-    return {
-        "exit": status,
-        "seconds": seconds,
-        "peak_gib": usage.ru_maxrss / 2**20,
-        "bytes": sizes,
-    }
+        out = Path(folder) / "out"
+        seconds, peak = timed_audit(path, out, "--components", "500")
+        sizes = {f.name: f.stat().st_size for f in out.iterdir()}
+    return {"seconds": seconds, "peak_gib": peak, "bytes": sizes}
 
 
 def dask(rows: int) -> dict:
@@ -326,7 +319,7 @@ def _shape(kind: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def constants(rows: int) -> dict:
-    """Seconds a row and core of the three kinds of pass, p = 1000, d = 10, one thread."""
+    """Seconds a row and core of the two kinds of pass, p = 1000, d = 10, one thread."""
     from activehuber.approximation import Approximation, build_basis
     from activehuber.block_gram import FeatureMap, gram_sums, project
     from activehuber.kernels import Kernel

@@ -18,8 +18,8 @@ import inspect
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +36,10 @@ from sklearn.metrics.pairwise import laplacian_kernel
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
-from threadpoolctl import threadpool_limits
 
 from activehuber import HLRegressorCV
-from activehuber.reproduce.protocol import Split
-from benchmarks.protocol import UCI, corrupted_split, uci
+from activehuber.reproduce.protocol import Split, two_processes
+from benchmarks.protocol import UCI, corrupted_split, removals_expected, uci
 
 SEEDS = (0, 1, 2, 3, 4)
 CONDITIONS = {
@@ -121,10 +120,7 @@ def peer_method(name: str) -> Callable:
             seen.update(np.ascontiguousarray(array).tobytes())
         path = CACHE / f"{seen.hexdigest()[:32]}.npy"
         if not path.exists():
-            with warnings.catch_warnings():
-                # Peers' optimisers complain at the bounds of their ranges; results stand.
-                warnings.simplefilter("ignore")
-                predicted = PEERS[name](X.shape[1]).fit(X, y).predict(Z)
+            predicted = fitted_peer(PEERS[name](X.shape[1]), X, y).predict(Z)
             CACHE.mkdir(parents=True, exist_ok=True)
             draft = path.with_suffix(f".{time.time_ns()}.tmp.npy")
             np.save(draft, predicted)
@@ -132,6 +128,13 @@ def peer_method(name: str) -> Callable:
         return np.load(path)
 
     return method
+
+
+def fitted_peer(model: BaseEstimator, X: np.ndarray, y: np.ndarray) -> BaseEstimator:
+    with warnings.catch_warnings():
+        # Peers' optimisers complain at the bounds of their ranges; results stand.
+        warnings.simplefilter("ignore")
+        return model.fit(X, y)
 
 
 _PEER_CODE = (kernel_ridge, svr, gaussian_process, boosting, forest)
@@ -146,8 +149,7 @@ def ours(relevance: bool, X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> np.nda
 
 
 def fitted(relevance: bool, X: np.ndarray, y: np.ndarray) -> HLRegressorCV:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # more than 30 % removed, say
+    with removals_expected():
         return HLRegressorCV(relevance=relevance).fit(X, y)
 
 
@@ -171,7 +173,7 @@ def errors_of(task: tuple[str, str, int]) -> dict[str, float]:
 
 def accuracy(seeds: tuple[int, ...]) -> None:
     tasks = [(n, c, s) for c in CONDITIONS for n in UCI for s in seeds]
-    with ProcessPoolExecutor(2, initializer=threadpool_limits, initargs=(1,)) as pool:
+    with two_processes() as pool:
         found = dict(zip(tasks, pool.map(errors_of, tasks), strict=True))
     print(
         f"\nMAE on test rows, mean over seeds {seeds}; the best peer of each line is starred\n"
@@ -222,19 +224,15 @@ def intervals(seeds: tuple[int, ...]) -> None:
     print("median, beside split-conformal around the peer whose interval is narrowest")
     print("\n| labels | set | coverage, % | width | conformal | ratio |")
     print("|---|---|---|---|---|---|")
-    for condition, label in (
-        ("clean", "clean"),
-        ("shuffled", "10 % shuffled"),
-        ("shifted", "10 % shifted"),
-    ):
-        for name in UCI:
+    labels = {"clean": "clean", "shuffled": "10 % shuffled", "shifted": "10 % shifted"}
+    with two_processes() as pool:
+        for condition, name in product(labels, UCI):
             tasks = [(name, condition, seed) for seed in seeds]
-            with ProcessPoolExecutor(2, initializer=threadpool_limits, initargs=(1,)) as pool:
-                rows = list(pool.map(interval_of, tasks))
+            rows = list(pool.map(interval_of, tasks))
             inside, width, other = (float(np.mean([row[i] for row in rows])) for i in range(3))
             print(
-                f"| {label} | {name} | {100 * inside:.1f} | {width:.3f} | {other:.3f} "
-                f"| {width / other:.2f} |"
+                f"| {labels[condition]} | {name} | {100 * inside:.1f} | {width:.3f} "
+                f"| {other:.3f} | {width / other:.2f} |"
             )
 
 
@@ -287,14 +285,12 @@ def relevance_time(n: int = 1000) -> None:
     print(f"\nRelevance learning, n={n}, d=10 (Friedman's first function), once each\n")
     print("| | time, s | test MAE |")
     print("|---|---|---|")
-    for name, model in (
-        ("GP ARD (Matern 5/2)", gaussian_process(10)),
-        ("HLRegressorCV(relevance=True)", HLRegressorCV(relevance=True)),
+    for name, fit in (
+        ("GP ARD (Matern 5/2)", partial(fitted_peer, gaussian_process(10))),
+        ("HLRegressorCV(relevance=True)", partial(fitted, True)),
     ):
         started = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.fit(X[train], y[train])
+        model = fit(X[train], y[train])
         elapsed = time.perf_counter() - started
         error = np.mean(np.abs(model.predict(X[test]) - y[test]))
         print(f"| {name} | {elapsed:.1f} | {error:.3f} |")

@@ -302,7 +302,7 @@ PARTS: dict[str, Callable[..., None]] = {
     "growth": growth,
     "memory": memory,
 }
-# Parts with slow peers, which --quick leaves out.
+# Parts that take `quick`: then they leave out their slowest peers or largest problems.
 SLOW = ("convex", "paper", "views")
 
 

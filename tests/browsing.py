@@ -89,14 +89,19 @@ def opener(browser, folder, render):
     assert seen == []
 
 
-def refused_by_policy(browser, path):
-    """Not by `opener`: the browser tells each refusal on the console."""
+def check_refusals(browser, folder, text):
+    """The policy of a page forbids requests and foreign scripts.
+
+    Not by `opener`: the browser tells each refusal on the console.
+    """
+    path = folder / "report.html"
+    path.write_text(text, encoding="utf-8")
     context = browser.new_context()
     page = context.new_page()
     page.goto(path.as_uri())
     refused = page.evaluate(REFUSED)
     context.close()
-    return set(refused)
+    assert {"connect-src", "trusted", "markup", "undefined"} <= set(refused)
 
 
 def axe_violations(page):

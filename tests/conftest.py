@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from tests.browsing import chromium
+
 matplotlib.use("Agg")
 # No test may reach for the web, whatever data are missing.
 os.environ["ACTIVEHUBER_OFFLINE"] = "1"
@@ -16,6 +18,12 @@ settings.load_profile("house")
 @pytest.fixture
 def rng():
     return np.random.default_rng(20261115)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture

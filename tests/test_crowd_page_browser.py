@@ -11,10 +11,10 @@ from tests.browsing import (
     PHONE,
     WIDE,
     axe_violations,
-    chromium,
+    check_refusals,
     opener,
-    refused_by_policy,
 )
+from tests.outline import NASTY, SCRIPT
 from tests.test_crowd_page import (
     a_picture,
     a_report,
@@ -23,15 +23,8 @@ from tests.test_crowd_page import (
     pure_counting,
     some_frames,
 )
-from tests.test_report import NASTY, SCRIPT
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -71,10 +64,7 @@ def test_texts_of_the_user_are_inert(show):
 
 
 def test_policy_forbids_requests_and_foreign_scripts(browser, tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text(render(a_report()), encoding="utf-8")
-    refused = refused_by_policy(browser, path)
-    assert {"connect-src", "trusted", "markup", "undefined"} <= refused
+    check_refusals(browser, tmp_path, render(a_report()))
 
 
 def test_a_cross_leads_to_its_card(show):

@@ -1,4 +1,4 @@
-"""Every example of the gallery runs alone, quickly and without a warning, and draws."""
+"""Every example runs alone, quickly and without a warning; those of the gallery draw."""
 
 import json
 import os
@@ -10,6 +10,8 @@ import pytest
 
 GALLERY = Path(__file__).parent.parent / "examples" / "gallery"
 EXAMPLES = sorted(GALLERY.glob("plot_*.py"))
+# These write a folder that they are told.
+SCRIPTS = sorted(GALLERY.parent.glob("*.py"))
 # An example takes less than 30 s on a quiet core. CPU time is what counts here, with room for
 # a loaded machine, where caches are cold and clocks are slow.
 MOST_SECONDS = 60
@@ -58,3 +60,21 @@ def test_example(path, tmp_path):
     assert said["drawn"] and all(said["drawn"])
     assert said["seconds"] < MOST_SECONDS
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_script(path, tmp_path):
+    if "count_people" in path.stem:
+        pytest.importorskip("cv2", reason="the extra `crowd` is not installed")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(path), "--output", str(tmp_path / "out")],
+        cwd=tmp_path,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [made.name for made in tmp_path.iterdir()] == ["out"]
+    # The last line names what to look at.
+    assert any(Path(word).is_file() for word in done.stdout.splitlines()[-1].split())

@@ -25,7 +25,15 @@ def test_ties_are_all_neighbours():
     )
 
 
-def test_duplicates_are_neighbours_and_isolated_rows_are_zero():
+def test_duplicates_are_neighbours():
+    X = np.array([0.0, 0.0, 1.0, 3.0, 3.0, 3.0]).reshape(-1, 1)
+    W = graphs.knn_affinity(graphs.Distances(X), 1).toarray()
+    joined = [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)]
+    assert sorted(zip(*np.nonzero(np.triu(W)), strict=True)) == joined
+    assert np.array_equal(W, W.T) and not np.any(np.diag(W))
+
+
+def test_isolated_rows_of_a_laplacian_are_zero():
     W = np.array([[0.0, 1, 0], [1, 0, 0], [0, 0, 0]])
     M = graphs.normalised_laplacian(W)
     assert np.all(M[2] == 0) and np.all(M[:, 2] == 0)

@@ -45,6 +45,7 @@ FLOW = [
     "classifier",
     "search",
     "displays",
+    "markup",
     "report",
     "tables",
     "features",
@@ -139,9 +140,7 @@ def test_imports_go_down_only():
 
 
 @pytest.mark.parametrize("name", [n for n in activehuber.__all__ if n != "__version__"])
-def test_public_names_have_a_running_example(name):
+def test_public_names_have_an_example(name):
+    """That it runs is seen by pytest, which is told to run the examples of all modules."""
     found = doctest.DocTestFinder(recurse=False).find(getattr(activehuber, name), name)
     assert sum(len(test.examples) for test in found) >= 3
-    runner = doctest.DocTestRunner()
-    for test in found:
-        assert runner.run(test).failed == 0

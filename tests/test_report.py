@@ -1,32 +1,27 @@
 """The report as text: what it says, what it escapes, how large it gets. No browser."""
 
-import base64
-import hashlib
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
+from activehuber.markup import Axis, format_number
 from activehuber.report import (
     MAX_KEPT_MARKS,
     MAX_LINES,
     MAX_REMOVED_MARKS,
-    Axis,
     LabelLine,
     Neighbour,
     PathSummary,
     Points,
     Report,
-    format_number,
     render,
 )
+from tests.outline import NASTY, SCRIPT, Outline, check_policy
 
 LIMIT = 2_000_000
-NASTY = '"><img src=x onerror=alert(1)>'
-SCRIPT = "<script>alert(1)</script>"
 
 
 def a_line(row, given=50.0, fitted=21.3, residual=7.2, verdict="kept", **changes):
@@ -108,40 +103,6 @@ def a_class_report(names=("cat", "dog"), given=(0, 0, 1, 1), fitted=(0, 1, 1, 1)
     )
 
 
-class Outline(HTMLParser):
-    """Checks that tags close in order, and collects elements, attributes and text."""
-
-    VOID = frozenset({"meta", "link", "input", "br"})
-
-    def __init__(self, page):
-        super().__init__()
-        self.open, self.elements, self.text = [], [], []
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if not {"script", "style"} & set(self.open):
-            self.text.append(data)
-
-    def count(self, tag, **attributes):
-        return sum(
-            name == tag and all(found.get(k) == v for k, v in attributes.items())
-            for name, found in self.elements
-        )
-
-
 def data_of(page):
     return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
 
@@ -198,14 +159,7 @@ def test_page_is_well_formed_and_asks_for_nothing(report):
 
 
 def test_policy_names_exactly_our_script_and_style():
-    page = render(a_report())
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
-    assert policy.startswith("default-src 'none'; ")
-    assert "unsafe" not in policy
-    for element in ("script", "style"):
-        text = re.search(f"<{element}>(.*?)</{element}>", page, re.DOTALL)[1]
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        assert f"{element}-src 'sha256-{digest}'" in policy
+    check_policy(render(a_report()))
 
 
 def nasty_report():

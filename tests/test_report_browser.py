@@ -13,13 +13,11 @@ from tests.browsing import (
     PHONE,
     WIDE,
     axe_violations,
-    chromium,
+    check_refusals,
     opener,
-    refused_by_policy,
 )
+from tests.outline import NASTY, SCRIPT
 from tests.test_report import (
-    NASTY,
-    SCRIPT,
     a_class_report,
     a_line,
     a_report,
@@ -31,12 +29,6 @@ pytestmark = pytest.mark.slow
 # Milliseconds from the click to the new layout, of a sort and a search together; about 100 on
 # a busy core of the machine this was written on.
 RESPONSE = 500
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -199,10 +191,7 @@ def test_texts_of_the_user_are_inert(show):
 
 
 def test_policy_forbids_requests_and_foreign_scripts(browser, tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text(render(a_report()), encoding="utf-8")
-    refused = refused_by_policy(browser, path)
-    assert {"connect-src", "trusted", "markup", "undefined"} <= refused
+    check_refusals(browser, tmp_path, render(a_report()))
 
 
 def test_the_two_formatters_agree(show):

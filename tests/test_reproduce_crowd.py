@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from activehuber import HLRegressor, graphs
+from activehuber import HLRegressor
 from activehuber.reproduce import crowd
 from activehuber.reproduce.outcome import Run, facts
 
@@ -57,13 +57,6 @@ def test_smoothing_does_not_depend_on_the_order_of_rows(made, rng):
     )
 
 
-def test_chain_joins_consecutive_frames():
-    W = graphs.chain_affinity(np.array([3.0, 1.0, 2.0, 7.0])).toarray()
-    wanted = np.zeros((4, 4))
-    wanted[0, 2] = wanted[2, 0] = wanted[1, 2] = wanted[2, 1] = 1.0
-    np.testing.assert_array_equal(W, wanted)
-
-
 def test_least_squares_svr_is_ridge_with_a_bias(rng):
     """Against the exact least-squares limit of HLRegressor with the same kernel."""
     A, B, y = rng.normal(size=(50, 30)), rng.normal(size=(9, 30)), rng.normal(size=50)
@@ -86,10 +79,25 @@ def test_cumulative_attributes_count_people(made):
     assert np.mean(np.abs(model.predict() - made[1][120:])) < 1.0
 
 
-def test_the_choice_sees_training_counts_only(data_of, made):
-    """Nothing changes if the counts to be predicted are others."""
-    clip = crowd.mall(range(1, 121))
-    split = clip.split()
+def test_predictions_do_not_depend_on_the_test_counts(data_of, made, monkeypatch):
+    X, count = made
+    monkeypatch.setattr(crowd, "variations", lambda best: [])
+    found = []
+    for counts in (count, np.concatenate([count[:120], count[:119:-1] + 3.0])):
+        monkeypatch.setattr(crowd.data, "mall_features", lambda counts=counts: (X, counts))
+        monkeypatch.setattr(crowd, "_MADE", {})
+        clips = [crowd.mall(range(1, 121))]
+        found.append(crowd.hlr_results(Run(True, print), "multi", clips))
+    (ones, told), (others, told_again) = found
+    assert told == told_again and "tried" in told[0]
+    for one, other in zip(ones, others, strict=True):
+        np.testing.assert_array_equal(one.scored.predicted, other.scored.predicted)
+        assert one.timed.removed == other.timed.removed
+        assert not np.array_equal(one.scored.truth, other.scored.truth)
+
+
+def test_the_choice_predicts_and_removes_few(data_of, made):
+    split = crowd.mall(range(1, 121)).split()
     stages = [lambda best: [crowd.Setting("linear", 1e-3), crowd.Setting("linear", 1e-5)]]
     told = []
     model = crowd.chosen(

@@ -5,7 +5,7 @@ import pytest
 
 from activehuber.reproduce import curve
 from activehuber.reproduce.outcome import Run, fact, facts
-from tests.test_reproduce_solver import Here
+from tests.pools import Here
 
 
 def test_dice_by_hand():
@@ -66,7 +66,7 @@ def test_a_majority_of_turned_signs_is_believed(monkeypatch):
 def test_a_whole_run_in_small(monkeypatch):
     monkeypatch.setattr(curve, "N_ROWS", 60)
     monkeypatch.setattr(curve, "SEEDS", (21, 22, 23, 24))
-    monkeypatch.setattr(curve, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(curve, "two_processes", Here)
     few = (curve.AS_PAPER, curve.MANY_REFINEMENTS, curve.DEFAULT)
     monkeypatch.setattr(curve, "METHODS", {name: curve.METHODS[name] for name in few})
     said = []

@@ -13,6 +13,7 @@ from scipy.io import savemat
 
 from activehuber.reproduce import data
 from activehuber.tables import TableError
+from tests.matlab import cells
 
 TABLE = np.array([[1.0, 2.5, 3.0], [4.0, -5.0, 0.1], [7.0, 8.0, 9e-3]])
 PLAIN = "1 2.5 3\n4   -5  0.1\n\n7\t8\t9e-3\n"
@@ -477,13 +478,6 @@ def test_raetsch_layouts_are_checked(change, words, folder, heart):
 
 
 # --- crowds -----------------------------------------------------------------------------
-
-
-def cells(items):
-    array = np.empty((1, len(items)), dtype=object)
-    for j, item in enumerate(items):
-        array[0, j] = item
-    return array
 
 
 def save_directions(path, names, rng, n=7, d=4):

@@ -1,7 +1,10 @@
+import warnings
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import ttest_rel
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
@@ -11,6 +14,7 @@ from activehuber.reproduce import data
 from activehuber.reproduce import noisy_labels as nl
 from activehuber.reproduce.outcome import Run, facts
 from activehuber.reproduce.protocol import Split
+from tests.pools import Here
 
 
 def made_up(name, report=print):
@@ -194,7 +198,7 @@ def test_draws_that_all_differ_alike(gap, p, worse):
 def test_draws_are_scored_in_their_order_with_every_method(small):
     draws = list(nl.draws_of("German", made_up("German"), 2))[2:4]
     said = []
-    scores = nl.scored(draws, Run(report=said.append))
+    scores, _ = nl.scored(draws, Run(report=said.append))
     assert list(scores) == [("German", (0.3, 0.1))] and len(said) == 1
     found = scores["German", (0.3, 0.1)]
     assert list(found) == [name for name in nl.ROWS if name not in nl.QUOTED]
@@ -211,15 +215,33 @@ def test_equal_rates_make_the_weighted_svm_the_svm(small, monkeypatch):
 
     draws = list(nl.draws_of("German", made_up("German"), 1))
     for draw, same in zip(draws, (True, False, True), strict=True):
-        found = nl.accuracies(draw)
+        found, _ = nl.accuracies(draw)
         assert (found[nl.SVM] == found[nl.WEIGHTED_SVM]) == same
+
+
+def test_what_ours_warns_of_is_told(small, monkeypatch):
+    def doubtful(X, y, Z):
+        warnings.warn(f"a residual of {len(y)}; do", ConvergenceWarning, stacklevel=1)
+        return np.ones(len(Z))
+
+    def methods(rates):
+        return dict.fromkeys(nl.HLR, doubtful) | dict.fromkeys(
+            nl.PEERS, lambda X, y, Z: Z[:, 0]
+        )
+
+    monkeypatch.setattr(nl, "methods", methods)
+    monkeypatch.setattr(nl, "two_processes", Here)
+    outcome = nl.noisy_labels(Run(quick=True, report=print))
+    assert outcome.tables[0].notes[-1] == (
+        "Warnings of HLR in 36 fits: “a residual of …” 36 times."
+    )
 
 
 def made_up_scores(draws, run):
     """Accuracies without a fit, (2,) a cell and method."""
     rng = np.random.default_rng(0)
     live = [name for name in nl.ROWS if name not in nl.QUOTED]
-    return {d.cell: {name: rng.uniform(60.0, 90.0, 2) for name in live} for d in draws}
+    return {d.cell: {name: rng.uniform(60.0, 90.0, 2) for name in live} for d in draws}, []
 
 
 def test_outcome_of_a_quick_run(small, monkeypatch):
@@ -235,7 +257,7 @@ def test_outcome_of_a_quick_run(small, monkeypatch):
         cell = cells[("German", method), f"{row['rho_plus']}/{row['rho_minus']}"]
         assert cell.paper == float(row["value"])
         assert (cell.ours is None) == (method in nl.QUOTED)
-    expected = made_up_scores(nl.draws_of("German", made_up("German"), 2), None)
+    expected, _ = made_up_scores(nl.draws_of("German", made_up("German"), 2), None)
     # Thyroid comes first and takes the first random numbers.
     assert cells[("Thyroid", nl.THUMB), "0.2/0.2"].ours == pytest.approx(
         expected["German", (0.2, 0.2)][nl.THUMB].mean()

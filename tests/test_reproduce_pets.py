@@ -1,6 +1,6 @@
 """PETS 2009 on small files in the layout of the published ones."""
 
-from collections import Counter
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,16 +13,10 @@ from activehuber.reproduce import data, pets
 from activehuber.reproduce.outcome import Run, facts
 from activehuber.reproduce.protocol import Scored
 from activehuber.tables import TableError
+from tests.matlab import cells
 
 FRAMES = {"13-57": 15, "13-59": 18, "14-03": 40, "14-06": 12, "14-17": 10}
 WIDTH = 22
-
-
-def cells(items):
-    array = np.empty((1, len(items)), dtype=object)
-    for j, item in enumerate(items):
-        array[0, j] = item
-    return array
 
 
 def save(path, parts):
@@ -242,14 +236,19 @@ def test_nobody_in_a_direction(folder):
         assert result.scores[method, "total"].mae == result.scores[method, "right"].mae
 
 
-def test_warnings_are_counted_not_lost():
-    counter = Counter()
-    with pets.counted_warnings(counter):
-        for _ in range(2):
-            pets.warnings.warn("twice\nand more", UserWarning, stacklevel=1)
-        for residual in (0.1, 2.5e-3):
-            pets.warnings.warn(f"a residual of {residual}; do", UserWarning, stacklevel=1)
-    assert counter == {"twice": 2, "a residual of #": 2}
+def test_warnings_are_counted_not_lost(scene, monkeypatch):
+    def doubtful(X_train, y_train, X_test):
+        warnings.warn("The optimal value found for dimension 0 of parameter k", stacklevel=1)
+        warnings.warn(f"a residual of {y_train.mean()}; do", stacklevel=1)
+        return np.zeros(len(X_test))
+
+    monkeypatch.setattr(pets, "gpr", doubtful)
+    result = pets.run_scene(scene, [pets.Settings()])
+    assert result.warned["a parameter of GPR ended at a bound"] == 2
+    assert result.warned["a residual of …"] == 2
+    results = {("13-57", "R1"): result}
+    said = pets.notes(results, [scene], [pets.Settings()], False)[-1]
+    assert "“a residual of …” 2 times" in said
 
 
 # --- the whole --------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from sklearn.linear_model import Ridge
 from activehuber import HLRegressor, graphs
 from activehuber.reproduce import solver
 from activehuber.reproduce.data import MissingDataError
-from activehuber.reproduce.outcome import Run, fact, facts
+from activehuber.reproduce.outcome import Run, fact, facts, warnings_note
 from activehuber.reproduce.protocol import Scored
+from tests.pools import Here
 
 pytest.importorskip("cvxpy", reason="CVXPY is the peer of these experiments")
 
@@ -125,9 +126,9 @@ def test_warnings_are_counted_without_their_figures(small):
     fit(X, X.mean(axis=1), X)
     (text,) = fit.warned
     assert text.startswith("no refinement was possible: threshold_step=…")
-    (note,) = solver.warnings_note(fit.warned * 3, 12)
+    (note,) = warnings_note(fit.warned * 3, 12)
     assert note.startswith("Warnings of HLR in 12 fits") and note.endswith("3 times.")
-    assert solver.warnings_note([], 12) == []
+    assert warnings_note([], 12) == []
 
 
 def test_not_worse_is_paired():
@@ -173,6 +174,7 @@ def test_a_whole_comparison_in_small(monkeypatch):
     monkeypatch.setattr(solver, "SEEDS", (3, 4))
     monkeypatch.setattr(solver, "THRESHOLDS", (0.01, 0.1, 1.0, 10.0))
     monkeypatch.setattr(solver, "FOLDS", 2)
+    monkeypatch.setattr(solver, "two_processes", Here)
     monkeypatch.setattr(solver, "ProcessPoolExecutor", Here)
     said = []
     outcome = solver.reconstruction(Run(quick=True, report=said.append))
@@ -184,28 +186,6 @@ def test_a_whole_comparison_in_small(monkeypatch):
     outcome = solver.running_time(Run(quick=True, report=said.append))
     assert len(outcome.tables[0].lines()) == 3 * 8
     assert "35 left out" in outcome.tables[0].notes[0]
-
-
-class Here:
-    """Stands for a pool of processes: what it is given runs at once, in this one."""
-
-    def __init__(self, *args, **kwargs):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return None
-
-    def submit(self, function, *args):
-        self.value = function(*args)
-        return self
-
-    def result(self):
-        return self.value
-
-    map = staticmethod(map)
 
 
 def test_without_cvxpy_one_line_says_what_to_install(monkeypatch):

@@ -1,14 +1,16 @@
+import warnings
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.metrics import mean_absolute_error, mean_squared_error
 
 from activehuber import HLRegressor
 from activehuber.reproduce import uci
-from activehuber.reproduce.outcome import Run, facts
+from activehuber.reproduce.outcome import Run, facts, warnings_note
 from activehuber.reproduce.protocol import Scored
 
 LABELS = [row.label for row in uci.table_rows("House", "contiguous")]
@@ -80,6 +82,8 @@ def test_features_are_standardised_by_training_rows_alone():
     assert np.allclose(predicted, (Z - mean) / spread @ w + y.mean())
 
 
+# The plane is taken off: nothing is left for the process, whose parameters go to their bounds.
+@pytest.mark.filterwarnings("ignore:The optimal value found")
 def test_a_process_on_a_plane_is_the_plane():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(40, 2))
@@ -241,7 +245,39 @@ def test_the_setting_of_a_split_is_the_best_on_its_training_rows():
             wrong = y[test] - model.predict((X[test] - mean) / spread)
             missed.append(np.abs(wrong).mean())
         means.append(np.mean(missed) / np.abs(y - np.median(y)).mean())
-    assert np.allclose(uci.setting_errors("interleaved", X, y), means)
+    errors, warned = uci.setting_errors("interleaved", X, y)
+    assert np.allclose(errors, means) and warned == []
+
+
+def test_a_fit_of_ours_that_warns_is_told_and_one_of_a_peer_is_not():
+    split = uci.splits(*made_up("House"), "contiguous")[0]
+    rows = [
+        replace(row, make=doubtful)
+        for row in uci.table_rows("House", "contiguous")
+        if row.label in (uci.HEADLINE, "RR, tuned")
+    ]
+    said = [uci.scored(row, split)[1] for row in rows]
+    assert said == [["a residual of …"], []]
+    chosen = {("contiguous", 0): dict(uci.FIXED)}
+    note = "Warnings of HLR in 9 fits: “a residual of …” 2 times."
+    assert note in uci.notes(Run(), chosen, warnings_note(said[0] * 2, 9))
+
+
+class Doubtful(LinearRegression):
+    def fit(self, X, y):
+        warnings.warn("a residual of 0.25; do", ConvergenceWarning, stacklevel=1)
+        return super().fit(X, y)
+
+
+def doubtful(n, d):
+    return Doubtful()
+
+
+def test_every_fit_of_ours_is_counted():
+    labels = (uci.HEADLINE, "RR, tuned", uci.ONE_SETTING)
+    found = dict.fromkeys(uci.Task("contiguous", "House", 0, label) for label in labels)
+    # One split: two rows, and eight settings on four inner folds.
+    assert uci.fits_of_ours(found, {("contiguous", "House", 0): None}) == 2 + 32
 
 
 # --- the whole --------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_leave_one_out_of_a_fit_equals_refits_where_the_pattern_stays(threshold,
     n = len(y)
     free = np.abs(model.residuals_[used]) <= model.threshold_ * (1.0 + 1e-12)
     exact = model.loo_refit(used)
-    same, errors = 0, []
+    same = 0
     for i in range(n):
         others = np.arange(n) != i
         refit = HLRegressor(gamma=0.3, alpha=alpha * n / (n - 1), threshold=xi)
@@ -88,12 +88,9 @@ def test_leave_one_out_of_a_fit_equals_refits_where_the_pattern_stays(threshold,
         still = np.abs(refit.residuals_) <= refit.threshold_ * (1.0 + 1e-12)
         missed = y[i] - refit.predict(X[i : i + 1])[0]
         assert exact[i] == pytest.approx(missed, abs=1e-8)
-        errors.append(abs(missed - model.loo_residuals_[used[i]]))
         if np.array_equal(still, free[others]):
             same += 1
-            assert errors[-1] < 1e-8
-    elsewhere = max([e for e in errors if e >= 1e-8], default=0.0)
-    print(f"pattern unchanged for {same} of {n}; largest error elsewhere {elsewhere:.2e}")
+            assert model.loo_residuals_[used[i]] == pytest.approx(missed, abs=1e-8)
     assert same > 0.4 * n
 
 

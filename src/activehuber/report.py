@@ -1,29 +1,43 @@
 """A table of judged labels -> one self-contained page.
 
-Nothing is fitted here: the numbers come in a `Report`, and `render` sets them in HTML. The
-page asks nothing of the network: styles, script, data and pictures are inside it, and its
-Content-Security-Policy forbids the rest. The pictures are SVG made here, so that they need no
-script; the script sorts, searches and opens the rows of the table.
+Nothing is fitted here: the numbers come in a `Report`, and `render` sets them in HTML, with
+what `markup` has for all pages. The pictures need no script; the script sorts, searches and
+opens the rows of the table.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from decimal import ROUND_HALF_UP, Decimal
 from html import escape
-from importlib import resources
 from string import Template
 from typing import Any
 
 import numpy as np
 
 from activehuber._typing import Mask, Vector
+from activehuber.markup import (
+    LARGEST,
+    LONGEST_SENTENCE,
+    MISSING,
+    SMALLEST,
+    Axis,
+    axis_for,
+    cross,
+    dots,
+    format_number,
+    html_text,
+    percent,
+    plain_text,
+    plot,
+    policy,
+    resource,
+    section,
+    sentence_list,
+    settings_list,
+)
 
 # What keeps the page below 2 MB, whatever the table holds.
 MAX_LINES = 2_000
@@ -33,20 +47,12 @@ MAX_REMOVED_MARKS = 800
 MAX_PATH_POINTS = 1_000
 MAX_NEIGHBOURS = 10
 MAX_CLASSES = 12
-MAX_ITEMS = 100
-LONGEST_CELL = 120
-LONGEST_SENTENCE = 600
-
-# Numbers that the axes of the pictures can tell apart without under- or overflow.
-SMALLEST = 1e-290
-LARGEST = 1e290
 
 # Rows written as HTML too: what a reader without JavaScript sees.
 STATIC_LINES = 50
 
 VERDICTS = ("not believed", "kept", "trusted")
 VERDICT_CLASS = {"not believed": "removed", "kept": "kept", "trusted": "trusted"}
-MISSING = "–"
 
 
 @dataclass(frozen=True)
@@ -250,65 +256,6 @@ def render(report: Report) -> str:
 # --- text -----------------------------------------------------------------------------------
 
 
-def resource(*names: str) -> str:
-    """Files of the folder `page`, one after the other."""
-    folder = resources.files("activehuber") / "page"
-    return "".join((folder / name).read_text(encoding="utf-8") for name in names)
-
-
-def policy(style: str, script: str) -> str:
-    """Nothing from outside; of scripts and styles only our own two, by their hash."""
-
-    def digest(text: str) -> str:
-        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest(script)}'; "
-        f"style-src 'sha256-{digest(style)}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'; require-trusted-types-for 'script'"
-    )
-
-
-# Control characters, lone surrogates (not UTF-8) and marks that turn the reading direction
-# of what follows them.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]+")
-
-
-def _text(value: object, longest: int = LONGEST_CELL) -> str:
-    """`value` as printable text of bounded length."""
-    text = _UNPRINTABLE.sub(" ", str(value)[: 2 * longest])
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def html_text(value: object, longest: int = LONGEST_CELL) -> str:
-    """`value` as text of a page: printable, of bounded length, escaped."""
-    return escape(_text(value, longest))
-
-
-def sentence_list(sentences: Sequence[str]) -> str:
-    """Sentences as a list in HTML; beyond `MAX_ITEMS` only their number is told."""
-    if not sentences:
-        return ""
-    items = "".join(f"<li>{html_text(s, LONGEST_SENTENCE)}</li>" for s in sentences[:MAX_ITEMS])
-    if len(sentences) > MAX_ITEMS:
-        items += f"<li>… and {len(sentences) - MAX_ITEMS:,} more.</li>"
-    return f"<ul>{items}</ul>"
-
-
-def section(heading: str, body: str) -> str:
-    """A heading and what is below it, in HTML; nothing without a body."""
-    return f"<section><h2>{escape(heading)}</h2>{body}</section>" if body else ""
-
-
-def settings_list(settings: Sequence[tuple[str, str]]) -> str:
-    """Names and values in HTML."""
-    pairs = "".join(
-        f"<div><dt>{html_text(name)}</dt><dd>{html_text(value, LONGEST_SENTENCE)}</dd></div>"
-        for name, value in settings[:MAX_ITEMS]
-    )
-    return f'<dl class="settings">{pairs}</dl>' if pairs else ""
-
-
 def _headline(n_removed: int, n_labelled: int) -> str:
     if n_labelled < 2 and not n_removed:
         return "The only label is believed" if n_labelled else "There are no labels"
@@ -389,44 +336,6 @@ def _digits_of(report: Report) -> Digits:
     )
 
 
-def format_number(value: float | None, decimals: int, *, signed: bool = False) -> str:
-    """A number as the page shows it; report.js has the same function.
-
-    Parameters
-    ----------
-    value : float or None
-        None, NaN and infinities are shown as a dash.
-    decimals : int
-        Above 7, and for numbers from ten million, powers of ten are used.
-    signed : bool, default=False
-        Whether positive numbers get a plus sign.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> format_number(-2.5, 1)
-    '−2.5'
-    >>> format_number(12345678.9, 1), format_number(2e-9, 12)
-    ('1.235e7', '2e−9')
-    """
-    if value is None or not math.isfinite(value):
-        return MISSING
-    size = abs(Decimal(float(value)))
-    decimals = 0 if not size and decimals > 7 else decimals
-    if size >= 10_000_000 or (size and decimals > 7):
-        mantissa, exponent = f"{float(size):.3e}".split("e")
-        shown = f"{float(mantissa):g}e{int(exponent)}".replace("-", "−")
-    else:
-        # Half away from zero, as toFixed does; {:f} would round halves to even.
-        shown = f"{size.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP):f}"
-    if value < 0 and shown.strip("0."):
-        return "−" + shown
-    return "+" + shown if signed and shown.strip("0.") else shown
-
-
 def _value(value: float | str | None, decimals: int) -> str:
     """A label as HTML: the name of its class, or a number."""
     return html_text(value) if isinstance(value, str) else format_number(value, decimals)
@@ -466,7 +375,7 @@ def _number(value: float | None) -> float | None:
 
 def _cell(value: float | str | None, *, exact: bool = False) -> float | str | None:
     if isinstance(value, str):
-        return _text(value)
+        return plain_text(value)
     if exact and value is not None and math.isfinite(value):
         return float(value)
     return _number(value)
@@ -481,7 +390,7 @@ COLUMNS = (
 def _record(line: LabelLine) -> list[Any]:
     """A line in the order of `COLUMNS`."""
     return [
-        _text(line.row),
+        plain_text(line.row),
         _cell(line.given, exact=True),
         _cell(line.fitted),
         _number(line.lower),
@@ -489,10 +398,10 @@ def _record(line: LabelLine) -> list[Any]:
         _number(line.residual),
         _number(line.left_at),
         _number(line.quality),
-        _text(line.verdict),
-        _text(line.reason, LONGEST_SENTENCE),
+        plain_text(line.verdict),
+        plain_text(line.reason, LONGEST_SENTENCE),
         [
-            [_text(n.row), _cell(n.given), _number(n.similarity)]
+            [plain_text(n.row), _cell(n.given), _number(n.similarity)]
             for n in line.neighbours[:MAX_NEIGHBOURS]
         ],
     ]
@@ -562,81 +471,6 @@ def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
 # --- pictures -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Axis:
-    """From numbers to places in [0, 1], with ticks.
-
-    Attributes
-    ----------
-    low, high : float
-        Ends; low < high. Numbers beyond are drawn at the edge.
-    log : bool
-    whole : bool
-        Whether ticks stand at whole numbers only.
-    """
-
-    low: float
-    high: float
-    log: bool = False
-    whole: bool = False
-
-    def place(self, values: np.ndarray | float) -> np.ndarray:
-        """Places of values, of the same shape; the edge for those outside."""
-        clipped = np.clip(np.asarray(values, dtype=float), self.low, self.high)
-        if self.log:
-            return np.log(clipped / self.low) / math.log(self.high / self.low)
-        return (clipped - self.low) / (self.high - self.low)
-
-    def ticks(self) -> list[tuple[float, str]]:
-        """About five round numbers and their labels."""
-        if self.log:
-            return _log_ticks(self.low, self.high)
-        return _ticks(self.low, self.high, whole=self.whole)
-
-
-def _ticks(low: float, high: float, *, whole: bool = False) -> list[tuple[float, str]]:
-    raw = max((high - low) / 5, 1.0) if whole else (high - low) / 5
-    power = math.floor(math.log10(raw))
-    steps = (1, 2, 5, 10) if whole else (1, 2, 2.5, 5, 10)
-    mantissa = next(m for m in steps if m * 10.0**power >= raw * 0.999)
-    step = mantissa * 10.0**power
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    decimals = max(0, -power + (mantissa == 2.5) - (mantissa == 10))
-    return [(k * step, format_number(k * step, decimals)) for k in range(first, last + 1)]
-
-
-def _log_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    parts = (1,) if last - first > 3 else (1, 3)
-    every = max(1, (last - first) // 5)
-    found = [m * 10.0**k for k in range(first, last + 1, every) for m in parts]
-    return [(v, format_number(v, max(0, -math.floor(math.log10(v) + 1e-9))))
-            for v in found if low <= v <= high]  # fmt: skip
-
-
-def axis_for(values: Vector, core: Vector, include: Sequence[float] = ()) -> Axis:
-    """An axis that shows `core` well, and of the other values those not absurdly far out."""
-    values, core = (_moderate(v[np.isfinite(v)]) for v in (values, core))
-    core = core if len(core) else values
-    if not len(core):
-        return Axis(0.0, 1.0)
-    low, high = (float(q) for q in np.quantile(core, [0.005, 0.995]))
-    room = 3 * (high - low) or max(abs(low), 1.0)
-    low, high = max(float(values.min()), low - room), min(float(values.max()), high + room)
-    ends = [low, high, *_moderate(np.array(include))]
-    low, high = float(min(ends)), float(max(ends))
-    # A margin, so that marks do not sit on the frame; never an empty axis.
-    size = max(abs(low), abs(high))
-    wide = high - low > max(1e-12 * size, SMALLEST)
-    margin = 0.04 * (high - low) if wide else 0.5 * max(size, 1.0)
-    return Axis(low - margin, high + margin)
-
-
-def _moderate(values: Vector) -> Vector:
-    """Values whose differences do not overflow."""
-    return np.clip(values, -LARGEST, LARGEST)
-
-
 def _sample(points: Points, drawable: Mask) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the kept and of the removed labels to draw, each in the order of rows.
 
@@ -656,74 +490,6 @@ def _sample(points: Points, drawable: Mask) -> tuple[np.ndarray, np.ndarray]:
         thin(np.flatnonzero(drawable & ~removed), MAX_KEPT_MARKS),
         thin(np.flatnonzero(drawable & removed), MAX_REMOVED_MARKS),
     )
-
-
-def _percent(place: np.ndarray | float) -> str:
-    return f"{100 * float(place):.2f}".rstrip("0").rstrip(".") + "%"
-
-
-def dots(x: np.ndarray, y: np.ndarray) -> str:
-    """Round dots at places in [0, 1]: strokes without length, of constant size on screen."""
-    xs, ys = np.round(1000 * x).astype(int), np.round(1000 * (1 - y)).astype(int)
-    # Several paths, because only paths, not the dots of one, darken where they overlap.
-    paths = "".join(
-        f'<path d="{"".join(f"M{a} {b}h0" for a, b in zip(xs[k::8], ys[k::8], strict=True))}"/>'
-        for k in range(min(8, len(xs)))
-    )
-    size = "small" if len(xs) > 800 else "large"
-    return (
-        f'<svg class="dots {size}" viewBox="0 0 1000 1000" preserveAspectRatio="none" '
-        f'width="100%" height="100%">{paths}</svg>'
-    )
-
-
-def cross(x: float, y: float, line: int | None, hint: str) -> str:
-    """A mark at a place in [0, 1]² that tells `hint`, and leads to a line if there is one."""
-    link = "" if line is None else f' data-line="{line}"'
-    return (
-        f'<use href="#cross" x="{_percent(x)}" y="{_percent(1 - y)}"{link}>'
-        f"<title>{hint}</title></use>"
-    )
-
-
-def _axis_marks(x_axis: Axis, y_axis: Axis) -> tuple[str, str, str]:
-    """Grid, labels below, labels at the left."""
-    grid, below, left = "", "", ""
-    for value, text in x_axis.ticks():
-        at = _percent(x_axis.place(value))
-        grid += f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="100%"/>'
-        below += f'<text x="{at}" y="50%">{text}</text>'
-    for value, text in y_axis.ticks():
-        at = _percent(1 - y_axis.place(value))
-        grid += f'<line class="grid" x1="0" x2="100%" y1="{at}" y2="{at}"/>'
-        left += f'<text x="100%" y="{at}">{text}</text>'
-    return grid, below, left
-
-
-def plot(
-    name: str,
-    heading: str,
-    caption: str,
-    labels: tuple[str, str],
-    axes: tuple[Axis, Axis],
-    marks: str,
-    legend: str = "",
-) -> str:
-    """A figure. Its three SVGs are laid out by CSS: text keeps its size at each width."""
-    grid, below, left = _axis_marks(*axes)
-    return f"""<figure class="{name}" aria-labelledby="{name}-title">
-<h2 id="{name}-title">{heading}</h2>
-<p class="y-label">{labels[1]}</p>
-<div class="plot">
-<svg class="left" aria-hidden="true">{left}</svg>
-<svg class="area" role="img" aria-label="{heading}. {escape(re.sub("<[^>]*>", "", caption))}">
-{grid}{marks}</svg>
-<svg class="below" aria-hidden="true">{below}</svg>
-</div>
-<p class="x-label">{labels[0]}</p>
-{legend}<figcaption>{caption}</figcaption>
-</figure>
-"""
 
 
 LEGEND = (
@@ -757,8 +523,8 @@ def _scatter(
 ) -> tuple[str, tuple[Axis, Axis], str]:
     """Marks, axes, and a sentence on what is not drawn."""
     kept, removed = _sample(points, np.isfinite(x) & np.isfinite(y))
-    trusted = ~np.asarray(points.removed, dtype=bool)
-    x_axis, y_axis = axis_for(x, x[trusted]), axis_for(y, y[trusted], include_y)
+    believed = ~np.asarray(points.removed, dtype=bool)
+    x_axis, y_axis = axis_for(x, x[believed]), axis_for(y, y[believed], include_y)
     drawn = np.concatenate([kept, removed])
     beyond = [
         (values[drawn] < axis.low) | (values[drawn] > axis.high)
@@ -802,8 +568,8 @@ def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
     low, high = max(axis.low for axis in axes), min(axis.high for axis in axes)
     diagonal = ""
     if low < high:
-        x1, x2 = (_percent(axes[0].place(v)) for v in (low, high))
-        y1, y2 = (_percent(1 - axes[1].place(v)) for v in (low, high))
+        x1, x2 = (percent(axes[0].place(v)) for v in (low, high))
+        y1, y2 = (percent(1 - axes[1].place(v)) for v in (low, high))
         diagonal = f'<line class="guide" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>'
     return plot(
         "fit",
@@ -829,14 +595,14 @@ def _residual_plot(report: Report, lines: dict[str, int]) -> str:
     xi = points.threshold if _finite(points.threshold) else None
     include = (0.0,) if xi is None else (-xi, 0.0, xi)
     marks, axes, told = _scatter(points, x, residual, include, lines, hint)
-    zero = _percent(1 - axes[1].place(0.0))
+    zero = percent(1 - axes[1].place(0.0))
     band = f'<line class="guide" x1="0" x2="100%" y1="{zero}" y2="{zero}"/>'
     caption = "Each is the distance of a label from the fit made without it."
     if xi is not None:
         top, bottom = (1 - float(axes[1].place(v)) for v in (xi, -xi))
         band = (
-            f'<rect class="band" x="0" width="100%" y="{_percent(top)}" '
-            f'height="{_percent(bottom - top)}"/>{band}'
+            f'<rect class="band" x="0" width="100%" y="{percent(top)}" '
+            f'height="{percent(bottom - top)}"/>{band}'
         )
         caption += f" The band is the threshold, ±ξ = ±{format_number(xi, 2)} σ̂."
     return plot(
@@ -880,8 +646,8 @@ def _path_plot(path: PathSummary, digits: Digits) -> str:
         at = float(x_axis.place(chosen))
         side, shift = ("end", 2) if at > 0.5 else ("start", -2)
         marks += (
-            f'<line class="chosen" x1="{_percent(at)}" x2="{_percent(at)}" y1="0" y2="100%"/>'
-            f'<text class="chosen" x="{_percent(at)}" y="0" dx="{shift}" dy="-7" '
+            f'<line class="chosen" x1="{percent(at)}" x2="{percent(at)}" y1="0" y2="100%"/>'
+            f'<text class="chosen" x="{percent(at)}" y="0" dx="{shift}" dy="-7" '
             f'text-anchor="{side}">chosen ξ = {format_number(chosen, digits.threshold)}</text>'
         )
         caption += " The dashed line is the threshold of this fit."

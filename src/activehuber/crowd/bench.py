@@ -13,8 +13,6 @@ features of those views that ours with uncounted frames has chosen.
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -23,8 +21,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy
-import sklearn
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
@@ -54,10 +50,11 @@ from activehuber.crowd.features import (
     make_scene,
     with_level,
 )
-from activehuber.crowd.frames import load_opencv, open_frames
+from activehuber.crowd.frames import open_frames
 from activehuber.reproduce import data
 from activehuber.reproduce.outcome import Cell, Outcome, Run, Table, fact, facts
 from activehuber.reproduce.protocol import Scored
+from activehuber.rows import cores
 from activehuber.tables import TableError
 
 PROTOCOL = str(__doc__).split("\n\n", 1)[1]
@@ -129,7 +126,7 @@ def bench(run: Run, name: str) -> Outcome:
     curve = learning_curve(run, task, main)
     robust = robustness(run, task, main)
     speed = speeds(described, described_rate, main[WITH])
-    notes = [*circumstances(run, task), *([LOOKS] if LOOKS else [])]
+    notes = [*protocol_notes(run, task), *([LOOKS] if LOOKS else [])]
     tables = [
         comparison_table(main, notes),
         curve_table(curve),
@@ -733,15 +730,8 @@ def speed_table(speed: Sequence[Speed]) -> Table:
     return Table("speed", "Speed", ("what",), cells, DIGITS, notes)
 
 
-def cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def circumstances(run: Run, task: Task) -> list[str]:
-    """Protocol, seeds and versions."""
+def protocol_notes(run: Run, task: Task) -> list[str]:
+    """Protocol and seeds."""
     numbers, cut = task.described.numbers, task.n_train
     found = [
         f"Frames {numbers[0]}–{numbers[cut - 1]} train, {numbers[cut]}–{numbers[-1]} are "
@@ -753,10 +743,8 @@ def circumstances(run: Run, task: Task) -> list[str]:
         "The paper's figures are its HLR (beside ours) and MORR, the best classical method in "
         "its table, both from the 30 features a frame that were published with the sequence.",
         f"Seeds of the replaced counts: {', '.join(map(str, seeds(run)))}; of boosting: 0. "
-        "Nothing else is random.",
-        f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy "
-        f"{scipy.__version__}, scikit-learn {sklearn.__version__}, OpenCV "
-        f"{load_opencv().__version__}.",
+        "Nothing else is random. Features are made with OpenCV; versions stand with the "
+        "circumstances of the run.",
     ]
     if run.quick:
         found.append("Quick: some peers, sizes of the learning curve and seeds are left out.")

@@ -17,7 +17,6 @@ view, motion, tells what moves left from what moves right by optical flow.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.crowd.frames import Frame, Frames, Image, load_opencv
+from activehuber.rows import cores
 from activehuber.tables import TableError
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -719,12 +719,11 @@ def _in_order(
 ) -> Iterator[tuple[Frame, Any]]:
     """(frame, result) in order; a few frames at a time in threads, where OpenCV runs freely."""
     cv2 = load_opencv()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    ahead = 4 * (cores or 1)
+    ahead = 4 * cores()
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     try:
-        with ThreadPoolExecutor(cores) as pool:
+        with ThreadPoolExecutor(cores()) as pool:
             waiting: deque[tuple[Frame, Any]] = deque()
             for pair in pairs:
                 waiting.append((pair[0], pool.submit(work, pair)))

@@ -123,7 +123,7 @@ def ryan_clips(run: Run) -> list[Clip]:
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted method: its predictions for the frames to count,the share it dropped."""
+    """A fitted method: its predictions for the frames to count, the share it dropped."""
 
     predict: Callable[[], np.ndarray]
     removed: float | None = None

@@ -13,18 +13,24 @@ T = 10.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import product
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from activehuber.regressor import HLRegressor
-from activehuber.reproduce.outcome import Cell, Outcome, Run, Table, fact, facts
-from activehuber.reproduce.protocol import Split
+from activehuber.reproduce.outcome import (
+    Cell,
+    Outcome,
+    Run,
+    Table,
+    fact,
+    facts,
+    standard_error,
+    warnings_note,
+)
+from activehuber.reproduce.protocol import Split, two_processes
 from activehuber.reproduce.solver import (
     AS_PAPER,
     AS_PRINTED,
@@ -37,8 +43,6 @@ from activehuber.reproduce.solver import (
     Fit,
     errors,
     linear_rows,
-    standard_error,
-    warnings_note,
 )
 from activehuber.reproduce.solver import METHODS as SOLVER_METHODS
 from activehuber.search import HLRegressorCV
@@ -85,9 +89,7 @@ def curve(run: Run) -> Outcome:
     seeds = SEEDS[:3] if run.quick else SEEDS
     tasks = list(product(PERCENTS, seeds))
     found: Results = {}
-    with ProcessPoolExecutor(
-        2, mp_context=get_context("spawn"), initializer=threadpool_limits, initargs=(1,)
-    ) as pool:
+    with two_processes() as pool:
         for (percent, seed), results in zip(tasks, pool.map(fit_all, tasks), strict=True):
             for method, result in results.items():
                 found.setdefault((percent, method), []).append(result)

@@ -15,9 +15,7 @@ Sets without official splits are split at random by class, in the official sizes
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,13 +30,21 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.svm import SVC
-from threadpoolctl import threadpool_limits
 
 from activehuber.classifier import HLClassifier
 from activehuber.noise_rates import clean_error
 from activehuber.reproduce import data
-from activehuber.reproduce.outcome import Cell, Outcome, Run, Table, fact, facts
-from activehuber.reproduce.protocol import Method, Split
+from activehuber.reproduce.outcome import (
+    Cell,
+    Outcome,
+    Run,
+    Table,
+    fact,
+    facts,
+    standard_error,
+    warnings_note,
+)
+from activehuber.reproduce.protocol import Method, Split, noted_warnings, two_processes
 from activehuber.search import HLClassifierCV
 
 Rates = tuple[float, float]
@@ -71,6 +77,8 @@ UNBIASED_RBF = "unbiased logistic, rbf features"
 WEIGHTED_SVM = "C-SVM"
 WITHOUT_RATES = (LEAST_SQUARES, LOGISTIC, SVM)
 WITH_RATES = (UNBIASED, UNBIASED_RBF, WEIGHTED_SVM)
+PEERS = WITHOUT_RATES + WITH_RATES
+HLR = (THUMB, OURS, OURS_KNOWN)
 QUOTED = ("PAM", "NHERD", "RP")
 # Which column of the paper stands beside which method.
 IN_PAPER = {
@@ -81,7 +89,7 @@ IN_PAPER = {
     WEIGHTED_SVM: WEIGHTED_SVM,
     **{name: name for name in QUOTED},
 }
-ROWS = (THUMB, OURS, OURS_KNOWN, *WITHOUT_RATES, *WITH_RATES, *QUOTED)
+ROWS = (*HLR, *PEERS, *QUOTED)
 
 # Chosen on inner splits of training parts: see DEVELOPMENT.
 KERNELS = ("linear", "laplacian")
@@ -245,11 +253,7 @@ def peer(name: str, rates: Rates, X: np.ndarray, y: np.ndarray, Z: np.ndarray) -
 
 def chosen(rates: Rates | None, X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> np.ndarray:
     """Classes of Z by the search."""
-    model = HLClassifierCV(kernels=KERNELS, noise_rates=rates)
-    with warnings.catch_warnings():
-        # Said of trial fits too, which the search then leaves for one that drops nothing.
-        warnings.filterwarnings("ignore", "[0-9]+ of [0-9]+ labels were removed", UserWarning)
-        return model.fit(X, y).predict(Z)
+    return HLClassifierCV(kernels=KERNELS, noise_rates=rates).fit(X, y).predict(Z)
 
 
 def rule_of_thumb(X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> np.ndarray:
@@ -267,7 +271,7 @@ def methods(rates: Rates) -> dict[str, Method]:
         OURS: partial(chosen, None),
         OURS_KNOWN: partial(chosen, rates),
     }
-    return out | {name: partial(peer, name, rates) for name in WITHOUT_RATES + WITH_RATES}
+    return out | {name: partial(peer, name, rates) for name in PEERS}
 
 
 # --- splits and draws -------------------------------------------------------------------
@@ -318,37 +322,49 @@ def draws_of(name: str, found: data.Raetsch, n_draws: int) -> Iterator[Draw]:
             yield Draw((name, rates), split)
 
 
-def accuracies(draw: Draw) -> dict[str, float]:
-    """Accuracy of every live method on one draw, in percent."""
+def accuracies(draw: Draw) -> tuple[dict[str, float], list[str]]:
+    """Accuracy of every live method on one draw, in percent, and what HLR warned of."""
     rates = draw.cell[1]
     out: dict[str, float] = {}
+    warned: list[str] = []
     for name, method in methods(rates).items():
         if name == WEIGHTED_SVM and rates[0] == rates[1]:
             out[name] = out[SVM]  # the same candidates in the same order
+            continue
+        if name in HLR:
+            with noted_warnings() as said:
+                result = draw.split.scored(method)
+            warned += said
         else:
-            out[name] = 100.0 * draw.split.scored(method).accuracy
-    return out
+            result = draw.split.scored(method)
+        out[name] = 100.0 * result.accuracy
+    return out, warned
 
 
 Scores = Mapping[tuple[str, Rates], Mapping[str, np.ndarray]]
 
 
-def scored(draws: Sequence[Draw], run: Run) -> Scores:
-    """Accuracies of every cell and method, (n_draws,) each, in the order of the draws."""
+def scored(draws: Sequence[Draw], run: Run) -> tuple[Scores, list[str]]:
+    """Accuracies of every cell and method, (n_draws,) each, in the order of the draws.
+
+    What HLR warned of comes along.
+    """
     rows: dict[tuple[str, Rates], list[dict[str, float]]] = {}
-    # One BLAS thread a process: two processes with two each only get in each other's way.
-    with ProcessPoolExecutor(2, initializer=threadpool_limits, initargs=(1,)) as pool:
-        for draw, row in zip(draws, pool.map(accuracies, draws), strict=True):
+    warned: list[str] = []
+    with two_processes() as pool:
+        for draw, (row, said) in zip(draws, pool.map(accuracies, draws), strict=True):
             rows.setdefault(draw.cell, []).append(row)
+            warned += said
             if sum(d.cell == draw.cell for d in draws) == len(rows[draw.cell]):
                 mean = {name: np.mean([r[name] for r in rows[draw.cell]]) for name in row}
                 run.report(
                     f"{_named(draw.cell)}: {mean[OURS]:.2f}, known {mean[OURS_KNOWN]:.2f}"
                 )
-    return {
+    scores = {
         cell: {name: np.array([row[name] for row in found]) for name in found[0]}
         for cell, found in rows.items()
     }
+    return scores, warned
 
 
 # --- comparison -------------------------------------------------------------------------
@@ -390,7 +406,7 @@ def compared(
     """Ours against the best of some peers in one cell."""
     best = max(peers, key=lambda name: float(found[name].mean()))
     gaps = found[ours] - found[best]
-    error = float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
+    error = float(standard_error(gaps))
     if np.ptp(gaps) > ROUNDING:
         p = float(ttest_1samp(gaps, 0.0).pvalue)
     else:  # no spread to divide by
@@ -418,13 +434,14 @@ def noisy_labels(run: Run) -> Outcome:
     sets, n_draws = (QUICK_SETS, QUICK_DRAWS) if run.quick else (SETS, DRAWS)
     found = {name: data.raetsch(name, run.report) for name in sets}
     draws = [draw for name in sets for draw in draws_of(name, found[name], n_draws)]
-    scores = scored(draws, run)
+    scores, warned = scored(draws, run)
     compared_with = comparisons(scores)
+    notes = _notes(found, n_draws) + warnings_note(warned, len(HLR) * len(draws))
     return Outcome(
         "noisy-labels",
         "Learning with flipped labels",
         str(__doc__),
-        [_accuracy_table(scores, _notes(found, n_draws)), _reach_table(compared_with)],
+        [_accuracy_table(scores, notes), _reach_table(compared_with)],
         {"differences": _figure(compared_with)},
         _findings(scores, compared_with),
     )
@@ -443,7 +460,7 @@ def _accuracy_table(scores: Scores, notes: list[str]) -> Table:
                         _metric(rates),
                         None if live is None else float(live.mean()),
                         _in_paper(quoted, name, rates, method),
-                        None if live is None else float(live.std(ddof=1) / np.sqrt(len(live))),
+                        None if live is None else float(standard_error(live)),
                     )
                 )
     title = "Accuracy on clean test labels, %, by rates ρ₊/ρ₋ (± standard error over draws)"
@@ -554,10 +571,7 @@ def _findings(scores: Scores, compared_with: Mapping[str, Sequence[Comparison]])
             + (f"; worse in {', '.join(worse)}." if worse else ".")
             + f" By a one-sided test it would be {n - one_sided}."
         )
-    averages = {
-        name: _average(scores, name)
-        for name in (OURS, OURS_KNOWN, *WITHOUT_RATES, *WITH_RATES, THUMB)
-    }
+    averages = {name: _average(scores, name) for name in (OURS, OURS_KNOWN, *PEERS, THUMB)}
     listed = ", ".join(f"{name} {value:.2f}" for name, value in averages.items())
     word = "better" if averages[OURS] > averages[LEAST_SQUARES] else "not better"
     out.append(

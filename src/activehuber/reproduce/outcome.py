@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,22 @@ class Outcome:
     tables: list[Table]
     figures: dict[str, Any] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
+
+
+def standard_error(values: Any) -> Any:
+    """Of the mean over the first axis."""
+    return np.std(values, axis=0, ddof=1) / np.sqrt(len(values))
+
+
+def warnings_note(warned: Iterable[str], fits: int) -> list[str]:
+    """One note on what models of ours warned of, none if they did not."""
+    counts = Counter(warned)
+    return [f"Warnings of HLR in {fits} fits: {counted(counts)}."] if counts else []
+
+
+def counted(counts: Counter[str]) -> str:
+    """Texts of warnings and how often each was said."""
+    return "; ".join(f"“{text}” {count} times" for text, count in sorted(counts.items()))
 
 
 @cache

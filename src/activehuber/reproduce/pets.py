@@ -10,28 +10,28 @@ before them edges, the others size; each group is a view with a kernel of its ow
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 from sklearn.preprocessing import StandardScaler
-from threadpoolctl import threadpool_limits
 
 from activehuber.regressor import HLRegressor
 from activehuber.reproduce import data
-from activehuber.reproduce.outcome import Cell, Outcome, Run, Table, fact, facts
-from activehuber.reproduce.protocol import Method, Scored, Split
-from activehuber.tables import TableError, first_line
+from activehuber.reproduce.outcome import Cell, Outcome, Run, Table, counted, fact, facts
+from activehuber.reproduce.protocol import (
+    Method,
+    Scored,
+    Split,
+    noted_warnings,
+    two_processes,
+)
+from activehuber.tables import TableError
 from activehuber.views import View
 
 PROTOCOL = """\
@@ -227,19 +227,16 @@ def load_scene(test: str, region: str, train: Sequence[str]) -> Scene:
 
 def run_scenes(scenes: Sequence[Scene], grid: Sequence[Settings]) -> Iterator[Result]:
     """Results in the order of the scenes, as they come; two processes work on them."""
-    # Processes that start anew: to fork one in which BLAS has threads is not safe.
-    start = get_context("spawn")
-    with ProcessPoolExecutor(2, start, threadpool_limits, (1,)) as pool:
+    with two_processes() as pool:
         yield from pool.map(run_scene, scenes, [grid] * len(scenes))
 
 
 def run_scene(scene: Scene, grid: Sequence[Settings]) -> Result:
     """All methods on one scene."""
-    warned: Counter[str] = Counter()
     scores: dict[tuple[str, str], Scored] = {}
     removed: dict[str, int] = {}
     chosen = {}
-    with counted_warnings(warned):
+    with noted_warnings() as warned:
         for key, split in scene.splits.items():
             chosen[key] = choose(
                 split.X_train, split.y_train, scene.groups, grid, key == "both"
@@ -258,7 +255,7 @@ def run_scene(scene: Scene, grid: Sequence[Settings]) -> Result:
                 scores |= {(title, d): s for d, s in by_direction(parts).items()}
         parts = [scene.splits[key].scored(gpr) for key in ("left", "right")]
         scores |= {(GPR, d): s for d, s in by_direction(parts).items()}
-    return Result(scores, removed, chosen, warned)
+    return Result(scores, removed, chosen, Counter(map(_kind, warned)))
 
 
 def by_direction(parts: Sequence[Scored]) -> dict[str, Scored]:
@@ -273,20 +270,10 @@ def by_direction(parts: Sequence[Scored]) -> dict[str, Scored]:
     }
 
 
-@contextmanager
-def counted_warnings(counter: Counter[str]) -> Iterator[None]:
-    """Count warnings by their text; the tables' notes show them in the end."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    counter.update(_kind(first_line(w.message)) for w in caught)
-
-
 def _kind(text: str) -> str:
-    """A warning without its figures, so that equal ones are counted together."""
-    if text.startswith("The optimal value found"):
-        return "a parameter of GPR ended at a bound"
-    return re.sub(r"\d[\d.e+-]*", "#", text).partition(";")[0]
+    """A warning of GPR at a bound names the parameter; counted together they tell enough."""
+    is_bound = text.startswith("The optimal value found")
+    return "a parameter of GPR ended at a bound" if is_bound else text
 
 
 # --- methods ----------------------------------------------------------------------------
@@ -498,7 +485,6 @@ def notes(
         f"{s.test} {s.region} {len(s.groups)} + {len(s.splits['left'].X_test)}" for s in scenes
     )
     warned: Counter[str] = sum((r.warned for r in results.values()), Counter())
-    said = "; ".join(f"{count} × {text}" for text, count in warned.items())
     found = [
         f"Counts are rounded to whole people: {printed_whole()} of the paper's 108 figures are "
         "multiples of one over the number of test frames, which only whole predictions give.",
@@ -510,7 +496,7 @@ def notes(
         "parameters and with the rule of thumb all are quadratic here.",
         SCORED,
         f"Chosen among {len(grid)} settings: {'; '.join(chosen)}.",
-        f"Warnings of fits, those of the choice included: {said or 'none'}.",
+        f"Warnings of fits, those of the choice included: {counted(warned) or 'none'}.",
     ]
     if quick:
         names = " and ".join(f"{test} {region}" for test, region in results)

@@ -1,16 +1,23 @@
 """Splits and scoring, in one place: a method never sees the labels it is scored on.
 
 A method is called as method(X_train, y_train, X_test) and returns predictions; NaN in y_train
-marks unlabelled rows. Scoring happens here.
+marks unlabelled rows. Scoring happens here. So does what every experiment needs around its
+fits: processes to run them in, and an ear for what they warn of.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 Method = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
@@ -83,3 +90,33 @@ class Split:
     def share_inside(self, ends: np.ndarray) -> float:
         """The share of test labels inside intervals of shape (n, 2)."""
         return float(np.mean((ends[:, 0] <= self._y_test) & (self._y_test <= ends[:, 1])))
+
+
+def two_processes() -> ProcessPoolExecutor:
+    """A pool of two, each with one BLAS thread: with two they get in each other's way."""
+    # Processes that start anew: to fork one in which BLAS has threads is not safe.
+    return ProcessPoolExecutor(2, get_context("spawn"), threadpool_limits, (1,))
+
+
+@contextmanager
+def noted_warnings() -> Iterator[list[str]]:
+    """A list that has what models warned of, without figures, when the block ends.
+
+    Models of ours and of scikit-learn warn by `UserWarning`; anything else is not about a fit
+    and goes on to whoever listens.
+    """
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        # Not swallowed: a note below the table counts them.
+        warnings.simplefilter("always")
+        yield texts
+    for warning in caught:
+        if issubclass(warning.category, UserWarning):
+            texts.append(without_figures(str(warning.message)))
+        else:
+            warnings.warn(warning.message, stacklevel=3)
+
+
+def without_figures(message: str) -> str:
+    """A warning up to its first semicolon or line end, with … for figures."""
+    return re.sub(r"\d[\d.]*(e[-+]?\d+)?", "…", re.split("[;\n]", message)[0])

@@ -10,11 +10,9 @@ the paper and learns ξ; CVXPY with Clarabel stands for CVX and is given ξ = 10
 
 from __future__ import annotations
 
-import re
 import time
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import product
@@ -30,8 +28,17 @@ from threadpoolctl import threadpool_limits
 from activehuber import graphs
 from activehuber.regressor import HLRegressor
 from activehuber.reproduce.data import MissingDataError
-from activehuber.reproduce.outcome import Cell, Outcome, Run, Table, fact, facts
-from activehuber.reproduce.protocol import Scored, Split
+from activehuber.reproduce.outcome import (
+    Cell,
+    Outcome,
+    Run,
+    Table,
+    fact,
+    facts,
+    standard_error,
+    warnings_note,
+)
+from activehuber.reproduce.protocol import Scored, Split, noted_warnings, two_processes
 from activehuber.search import HLRegressorCV
 
 SIZES = (50, 100, 500, 1000)
@@ -147,33 +154,9 @@ class Fit:
 
     def __call__(self, X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> np.ndarray:
         """Predictions for the rows of Z, shape (len(Z),)."""
-        with warnings.catch_warnings(record=True) as caught:
-            # Not swallowed: the tables' notes count them.
-            warnings.simplefilter("always")
+        with noted_warnings() as self.warned:
             self.model = clone(self.prototype).fit(X, y)
-        for warning in caught:
-            if not issubclass(warning.category, UserWarning):
-                warnings.warn(warning.message, stacklevel=2)
-        self.warned = [
-            _without_figures(str(warning.message))
-            for warning in caught
-            if issubclass(warning.category, UserWarning)
-        ]
         return self.model.predict(Z)
-
-
-def _without_figures(message: str) -> str:
-    """What a warning says up to its first semicolon, with … for figures."""
-    return re.sub(r"\d[\d.]*(e[-+]?\d+)?", "…", message.split(";")[0])
-
-
-def warnings_note(warned: Iterable[str], fits: int) -> list[str]:
-    """One note on what models warned of, none if they did not."""
-    counts = Counter(warned)
-    if not counts:
-        return []
-    listed = "; ".join(f"“{text}” {count} times" for text, count in sorted(counts.items()))
-    return [f"Warnings of HLR in {fits} fits: {listed}."]
 
 
 def penalty_root(X: np.ndarray, laplacian: Any, alpha: float, manifold: float) -> np.ndarray:
@@ -493,9 +476,7 @@ def reconstruction(run: Run) -> Outcome:
     sizes, seeds = (SIZES[:3], SEEDS[:3]) if run.quick else (SIZES, SEEDS)
     tasks = list(product((0.0, VARIANCE), sizes, seeds))
     found: Comparisons = {}
-    with ProcessPoolExecutor(
-        2, mp_context=get_context("spawn"), initializer=threadpool_limits, initargs=(1,)
-    ) as pool:
+    with two_processes() as pool:
         # The largest problems first: no process then waits long for the other.
         ordered = sorted(tasks, key=lambda task: -task[1])
         for (variance, n, seed), comparison in zip(
@@ -563,11 +544,6 @@ def _of_method(draws: Sequence[Comparison], method: str) -> np.ndarray:
         at = np.array([draw.at_thresholds for draw in draws])
         return at.min(axis=1) if method == BEST else at.max(axis=1)
     return np.array([draw.errors[method] for draw in draws])
-
-
-def standard_error(values: np.ndarray) -> np.ndarray:
-    """Of the mean over the first axis."""
-    return np.std(values, axis=0, ddof=1) / np.sqrt(len(values))
 
 
 def _error_table(found: Comparisons, quick: bool) -> Table:

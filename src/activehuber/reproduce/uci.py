@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -41,12 +40,26 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR, NuSVR
-from threadpoolctl import threadpool_limits
 
 from activehuber.regressor import HLRegressor
 from activehuber.reproduce import data
-from activehuber.reproduce.outcome import Cell, Outcome, Run, Table, fact, facts
-from activehuber.reproduce.protocol import Method, Scored, Split
+from activehuber.reproduce.outcome import (
+    Cell,
+    Outcome,
+    Run,
+    Table,
+    fact,
+    facts,
+    standard_error,
+    warnings_note,
+)
+from activehuber.reproduce.protocol import (
+    Method,
+    Scored,
+    Split,
+    noted_warnings,
+    two_processes,
+)
 from activehuber.search import HLRegressorCV
 
 SETS = ("House", "Air", "Hydro", "Wine")
@@ -97,12 +110,8 @@ def fitted_and_predicted(
 ) -> np.ndarray:
     """Predictions for Z of make(n, d), fitted to X, y; features standardised by X."""
     scaler = StandardScaler().fit(X)
-    with warnings.catch_warnings():
-        # Optimisers of peers stop at their limits or at the ends of their ranges, and ours says
-        # when many labels are removed: the errors in the table are what comes of it.
-        warnings.simplefilter("ignore")
-        model = make(*X.shape).fit(scaler.transform(X), y)
-        return model.predict(scaler.transform(Z))
+    model = make(*X.shape).fit(scaler.transform(X), y)
+    return model.predict(scaler.transform(Z))
 
 
 def hlr(n: int, d: int, **params: Any) -> HLRegressor:
@@ -362,67 +371,85 @@ class Task:
 Found = dict[Task, Scored]
 
 
-def scored(make: Callable[[int, int], Any], split: Split) -> Scored:
-    """Fit make(n, d) to the training rows of a split and score it."""
-    method: Method = partial(fitted_and_predicted, make)
-    return split.scored(method)
+def scored(row: Row, split: Split) -> tuple[Scored, list[str]]:
+    """Fit a row of the table to a split and score it; what HLR warned of comes along."""
+    method: Method = partial(fitted_and_predicted, row.make)
+    if row.paper == "HLR":
+        with noted_warnings() as warned:
+            result = split.scored(method)
+        return result, warned
+    with warnings.catch_warnings():
+        # Optimisers of peers stop at their limits or at the ends of their ranges: the errors in
+        # the table are what comes of it.
+        warnings.simplefilter("ignore")
+        return split.scored(method), []
 
 
-def setting_errors(reading: str, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+def setting_errors(reading: str, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Inner errors of all SETTINGS on the training rows X, y of a split, shape (n_settings,).
 
     Mean absolute errors over the four inner folds, relative to the mean absolute deviation of
-    the training labels from their median, so that the sets can be averaged.
+    the training labels from their median, so that the sets can be averaged. What the fits
+    warned of comes along.
     """
     spread = np.mean(np.abs(y - np.median(y)))
     out = []
-    for setting in SETTINGS:
-        make = partial(hlr, **REFINED, **setting)
-        parts = inner_splits(len(y), reading)
-        missed = [
-            np.mean(np.abs(y[test] - fitted_and_predicted(make, X[train], y[train], X[test])))
-            for train, test in parts
-        ]
-        out.append(np.mean(missed) / spread)
-    return np.array(out)
+    with noted_warnings() as warned:
+        for setting in SETTINGS:
+            make = partial(hlr, **REFINED, **setting)
+            missed = [
+                np.abs(y[test] - fitted_and_predicted(make, X[train], y[train], X[test])).mean()
+                for train, test in inner_splits(len(y), reading)
+            ]
+            out.append(np.mean(missed) / spread)
+    return np.array(out), warned
 
 
-def settings_chosen(parts: Parts) -> dict[tuple[str, int], dict[str, Any]]:
+Chosen = dict[tuple[str, int], dict[str, Any]]
+
+
+def settings_chosen(parts: Parts) -> tuple[Chosen, list[str]]:
     """(reading, fold) -> the one of SETTINGS with the least inner error over all sets.
 
     Errors of the sets are multiplied. Each split is asked on its own training rows; `FIXED` is
-    what the table has for all.
+    what the table has for all. What the fits warned of comes along.
     """
     readings = [reading for reading, _, _ in parts]
     X, y = (
         [getattr(split, name) for split in parts.values()] for name in ("X_train", "y_train")
     )
-    with ProcessPoolExecutor(2, initializer=threadpool_limits, initargs=(1,)) as pool:
+    warned: list[str] = []
+    with two_processes() as pool:
         found = zip(parts, pool.map(setting_errors, readings, X, y), strict=True)
         total: dict[tuple[str, int], np.ndarray] = {}
-        for (reading, _, fold), errors in found:
+        for (reading, _, fold), (errors, said) in found:
             total[reading, fold] = total.get((reading, fold), 0.0) + np.log(errors)
-    return {key: dict(SETTINGS[int(np.argmin(errors))]) for key, errors in total.items()}
+            warned += said
+    best = {key: dict(SETTINGS[int(np.argmin(errors))]) for key, errors in total.items()}
+    return best, warned
 
 
 Errors = dict[tuple[str, str, str, str], tuple[float, float]]
 
 
-def all_scored(run: Run, parts: Parts) -> Found:
-    """Every row of the table on every split, in two processes."""
+def all_scored(run: Run, parts: Parts) -> tuple[Found, list[str]]:
+    """Every row of the table on every split, in two processes, and what HLR warned of."""
     work = [
-        (Task(reading, name, fold, row.label), row.make, split)
+        (Task(reading, name, fold, row.label), row, split)
         for (reading, name, fold), split in parts.items()
         for row in table_rows(name, reading)
     ]
-    tasks, makers, given = zip(*work, strict=True)
+    tasks, rows, given = zip(*work, strict=True)
     found: Found = {}
-    with ProcessPoolExecutor(2, initializer=threadpool_limits, initargs=(1,)) as pool:
-        pairs = zip(tasks, pool.map(scored, makers, given), strict=True)
+    warned: list[str] = []
+    with two_processes() as pool:
+        pairs = zip(tasks, pool.map(scored, rows, given), strict=True)
         for (reading, name), group in groupby(pairs, lambda p: (p[0].reading, p[0].name)):
-            found.update(group)
+            for task, (result, said) in group:
+                found[task] = result
+                warned += said
             run.report(f"uci: {name}, {reading} folds: done")
-    return found
+    return found, warned
 
 
 def averaged(found: Found) -> Errors:
@@ -434,8 +461,7 @@ def averaged(found: Found) -> Errors:
     for key, results in grouped.items():
         for metric in METRICS:
             values = [getattr(result, metric.lower()) for result in results]
-            spread = np.std(values, ddof=1) / np.sqrt(len(values))
-            out[*key, metric] = float(np.mean(values)), float(spread)
+            out[*key, metric] = float(np.mean(values)), float(standard_error(values))
     return out
 
 
@@ -592,8 +618,15 @@ SUMMARY_NOTES = [
 ]
 
 
-def notes(run: Run, chosen: dict[tuple[str, int], dict]) -> list[str]:
-    """Footnotes of the tables of errors."""
+def fits_of_ours(found: Found, parts: Parts) -> int:
+    """How many fits of HLR there were, those that chose the one setting included."""
+    labels = {row.label for row in table_rows(SETS[0], READINGS[0]) if row.paper == "HLR"}
+    inner = len(parts) * len(SETTINGS) * (N_FOLDS - 1)
+    return inner + sum(task.label in labels for task in found)
+
+
+def notes(run: Run, chosen: Chosen, warned: list[str]) -> list[str]:
+    """Footnotes of the tables of errors; `warned` is the one on warnings, if there is one."""
     agreed = _agreed(chosen)
     fixed = (
         f'One fixed setting: {FIXED["kernel"]} kernel, gamma="scale", λ = {FIXED["alpha"]:g}, '
@@ -607,10 +640,10 @@ def notes(run: Run, chosen: dict[tuple[str, int], dict]) -> list[str]:
     if run.quick:
         shown = ", ".join(str(fold + 1) for fold in QUICK_FOLDS)
         out.append(f"Quick: {', '.join(QUICK_SETS)} alone, folds {shown} of the five.")
-    return [*out, PICKED, LOOKS]
+    return [*out, *warned, PICKED, LOOKS]
 
 
-def findings(names: Sequence[str], errors: Errors, chosen: dict) -> list[str]:
+def findings(names: Sequence[str], errors: Errors, chosen: Chosen) -> list[str]:
     """What was reached, from the errors of this run."""
     total = len(cells_of(names))
     below = {r: below_paper(r, names, errors, ONE_SETTING) for r in READINGS}
@@ -646,7 +679,7 @@ def findings(names: Sequence[str], errors: Errors, chosen: dict) -> list[str]:
     return out
 
 
-def _agreed(chosen: dict[tuple[str, int], dict[str, Any]]) -> str:
+def _agreed(chosen: Chosen) -> str:
     """How many splits of each reading choose FIXED by themselves."""
     parts = []
     for reading in READINGS:
@@ -714,13 +747,14 @@ def uci(run: Run) -> Outcome:
         for name in names
         for fold in folds
     }
-    found = all_scored(run, parts)
-    chosen = settings_chosen(parts)
+    found, warned = all_scored(run, parts)
+    chosen, said = settings_chosen(parts)
     run.report("uci: one setting for all sets: done")
     errors = averaged(found)
+    footnotes = notes(run, chosen, warnings_note(warned + said, fits_of_ours(found, parts)))
     tables = [summary_table(names, errors, SUMMARY_NOTES)]
     for reading in READINGS:
-        tables.append(error_table(reading, names, errors, notes(run, chosen)))
+        tables.append(error_table(reading, names, errors, footnotes))
         tables.append(rank_table(reading, names, errors, RANK_NOTES))
     figures = {reading: figure(reading, names, found) for reading in READINGS}
     return Outcome(
