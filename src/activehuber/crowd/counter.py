@@ -5,8 +5,8 @@ Features are averaged over neighbouring frames, scaled block by block, and fitte
 as the graph, agreement between the views. What to use is decided on contiguous folds of the
 counted frames: neighbouring frames are near copies, so random folds would flatter. Counts that
 the adaptive threshold drops take no part in the choice nor in the last fit, which binds the
-others at a small ξ: what was replaced by a plausible number cannot be found, but it can be kept
-from pulling.
+others: what was replaced by a plausible number cannot be found, but it can be kept from
+pulling.
 """
 
 from __future__ import annotations
@@ -39,20 +39,21 @@ from activehuber.selection import (
     robust_loss,
 )
 from activehuber.tables import TableError
+from activehuber.thresholds import EFFICIENT
 from activehuber.tuning import labels_of
 from activehuber.views import View
 
 # What is tried: which views one kernel takes, and a kernel a view; averaging in frames; width
 # over the spread of a view; ridge; the weights of chain and agreement over alpha.
-JOINT = (("size", "edges", "texture"), ("edges", "texture"), ("edges",))
-SMOOTHINGS = (0.0, 0.5, 0.8, 1.2, 2.0, 3.5, 6.0, 10.0)
-WIDTHS = (0.004, 0.01, 0.02, 0.04, 0.1, 0.25)
-RIDGES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
-CHAINS = (10.0, 100.0, 1000.0)
+JOINT = (("edges", "texture"), ("edges",), ("size", "edges", "texture"))
+SMOOTHINGS = (0.0, 0.8, 1.2, 2.0, 3.5)
+WIDTHS = (0.01, 0.04, 0.1)
+RIDGES = (1e-3, 3e-3, 1e-2, 3e-2)
+CHAINS = (10.0, 100.0)
 AGREEMENTS = (0.1, 1.0)
 FOLDS = (5, 2)
-# The last fit binds counts at this share of the noise: nearly the least absolute error.
-BOUND_SCALES = 0.3
+# Believed counts from which on a kernel a view, and its weight, can be decided on.
+FEWEST_FOR_VIEWS = 100
 # Counts off by up to one person are no mistakes; fits with more and more of them trusted.
 SLIP, MOST_REFITS = 1.0, 4
 # Averaging looks no further than this many widths.
@@ -79,14 +80,17 @@ class Setting:
         2 S α, S the number of counted frames.
     chain, agreement : float
         Their weights over alpha.
+    weights : tuple of float
+        c of the views where every view has a kernel; empty for equal ones.
     """
 
-    smoothing: float = 0.8
+    smoothing: float = 1.2
     joint: tuple[str, ...] = JOINT[0]
-    width: float = 0.02
+    width: float = 0.04
     ridge: float = 3e-3
     chain: float = 0.0
     agreement: float = 0.0
+    weights: tuple[float, ...] = ()
 
     @property
     def uses_uncounted(self) -> bool:
@@ -235,6 +239,7 @@ def parameters(
         views.append(View(part, "rbf", gamma=gamma, graph=graph, name=" and ".join(names)))
     return {
         "views": views,
+        "view_weights": np.array(setting.weights) if setting.weights else "uniform",
         "alpha": alpha,
         "manifold": setting.chain * alpha,
         "agreement": 0.0 if setting.joint else setting.agreement * alpha,
@@ -303,6 +308,15 @@ class Search:
         data = head._check_data(X, self.y[part], None, None)
         return reduced_gram(head._resolve(X, data), data), labels_of(data, fit_intercept=True)
 
+    def learnt_weights(self, setting: Setting) -> tuple[float, ...]:
+        """c of the views, from the believed counts."""
+        params, part = self.parameters(setting)
+        y = self.y.copy()
+        y[self.counted[~self.believed]] = np.nan
+        model = HLRegressor(**params | {"view_weights": "learn"}, threshold=np.inf)
+        model.fit(self.rows(setting.smoothing)[0][part], y[part])
+        return tuple(float(c) for c in model.view_weights_)
+
     def disbelieve(self, setting: Setting) -> None:
         """Leave out of the choice the counts that a setting drops."""
         verdict = judge(*self.problem(setting), setting.ridge, Mode(DEFAULT_REMOVAL))
@@ -356,51 +370,34 @@ def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
     -------
     Setting
     """
-    first = Setting() if uncounted else Setting(smoothing=0.0)
-    search.disbelieve(first)
-    views = product((*JOINT, ()), WIDTHS[1::2])
-    search.look((replace(first, joint=joint, width=w) for joint, w in views), RIDGES[::2])
+    smoothings = SMOOTHINGS if uncounted else (0.0,)
+    search.disbelieve(Setting(smoothing=smoothings[len(smoothings) // 2]))
+    grid = [Setting(s, joint, w) for s, joint, w in product(smoothings, JOINT, WIDTHS)]
     for _ in range(2):
-        for _ in range(2):
-            _look_around(search, SMOOTHINGS if uncounted else (0.0,))
+        search.look(grid, RIDGES)
         best = search.ranked()[0]
         report(
-            f"{' and '.join(best.joint) or 'every view'}, averaged over {best.smoothing:g} "
-            f"frames, width {best.width:g}"
+            f"{' and '.join(best.joint)}, averaged over {best.smoothing:g} frames, width "
+            f"{best.width:g}"
         )
         before = search.believed
         search.disbelieve(best)
         if np.array_equal(before, search.believed):
             break
         search.tried = {}
-        search.look((best,), (best.ridge,))
+    if np.count_nonzero(search.believed) >= FEWEST_FOR_VIEWS:
+        report("a kernel for every view, with equal and with learnt weights")
+        views = replace(best, joint=())
+        learnt = replace(views, weights=search.learnt_weights(views))
+        search.look((views, learnt), RIDGES)
     if uncounted:
         best = search.ranked()[0]
         report("with uncounted frames")
-        search.look((replace(best, chain=chain) for chain in (0.0, *CHAINS)), (best.ridge,))
+        search.look((replace(best, chain=chain) for chain in CHAINS), (best.ridge,))
         best = search.ranked()[0]
         if not best.joint:
             search.look((replace(best, agreement=a) for a in AGREEMENTS), (best.ridge,))
     return search.ranked()[0]
-
-
-def _look_around(search: Search, smoothings: Sequence[float]) -> None:
-    """Try other averages, then other views and widths, beside the best so far."""
-    best = search.ranked()[0]
-    averages = (replace(best, smoothing=s) for s in _neighbours(smoothings, best.smoothing))
-    search.look(averages, _neighbours(RIDGES, best.ridge))
-    best = search.ranked()[0]
-    widths = _neighbours(WIDTHS, best.width)
-    some = (replace(best, width=w, joint=v) for w, v in product(widths, (*JOINT, ())))
-    search.look(some, (best.ridge,))
-    best = search.ranked()[0]
-    search.look((best,), _neighbours(RIDGES, best.ridge))
-
-
-def _neighbours(values: Sequence[float], value: float) -> Sequence[float]:
-    """A value of a list and the ones beside it."""
-    place = values.index(value)
-    return values[max(0, place - 1) : place + 2]
 
 
 # --- the fit ----------------------------------------------------------------------------
@@ -456,11 +453,9 @@ def fit_counter(
     believed = counts.copy()
     believed[part] = np.where(removed, np.nan, counts[part])
     # A fit without noise has no scale; there is nothing to bind then.
-    bound = BOUND_SCALES * float(np.mean(first.scale_))
+    bound = EFFICIENT * float(np.mean(first.scale_))
     bound = bound if bound > 0.0 else np.inf
     columns = [*believed.T, believed.sum(axis=1)] if len(names) > 1 else [*believed.T]
-    setting = _with_ridge(Search(described, columns[-1]), setting, bound)
-    params, _ = search.parameters(setting)
     labels = believed[part] if len(names) > 1 else believed[part, 0]
     intervals = [_interval(Search(described, c), setting, bound, coverage) for c in columns]
     return Counter(
@@ -481,7 +476,7 @@ def _interval(
     search: Search, setting: Setting, bound: float, coverage: float
 ) -> tuple[float, float]:
     """Half the width of an interval over √(1 + count), and the mean absolute error."""
-    errors = held_out(search, setting, bound)[0]
+    errors = held_out(search, setting, bound)
     expected = np.maximum(search.y[search.counted] - errors, 0.0)
     unit = half_width(errors / np.sqrt(1.0 + expected), np.ones(len(errors)), coverage)
     return unit, float(np.mean(np.abs(errors)))
@@ -494,16 +489,6 @@ def _worst_first(model: HLRegressor, numbers: np.ndarray) -> np.ndarray:
     quality = np.nan_to_num(model.label_quality_.reshape(len(numbers), -1), nan=1.0)
     order = np.argsort(quality[removed].min(axis=1), kind="stable")
     return numbers[removed][order]
-
-
-def _with_ridge(search: Search, setting: Setting, bound: float) -> Setting:
-    """The ridge for a fit that binds labels: it needs less of one than least squares."""
-    ones = np.ones(len(search.counted))
-    tried = [replace(setting, ridge=ridge) for ridge in RIDGES]
-    errors = [held_out(search, each, bound) for each in tried]
-    scale = common_scale([part for pair in errors for part in pair], ones)
-    losses = [sum(robust_loss(part, ones, scale) for part in pair) for pair in errors]
-    return tried[int(np.argmin(losses))]
 
 
 def _fit(model: HLRegressor, rows: Matrix, counts: Matrix) -> HLRegressor:
@@ -523,17 +508,14 @@ def _fit(model: HLRegressor, rows: Matrix, counts: Matrix) -> HLRegressor:
     return model
 
 
-def held_out(search: Search, setting: Setting, bound: float) -> list[Vector]:
-    """Errors of counted frames, (l,), on five contiguous folds, and on two halves."""
+def held_out(search: Search, setting: Setting, bound: float) -> Vector:
+    """Errors of counted frames on contiguous folds, shape (l,)."""
     Q, labels = search.problem(setting)
-    found = []
-    for k in FOLDS:
-        folds = contiguous_folds(len(labels), k)
-        errors = held_out_errors(Q, labels, setting.ridge, Mode(None, bound), folds)
-        if errors is None:
-            raise TableError("the counts cannot be fitted in double precision")
-        found.append(errors)
-    return found
+    folds = contiguous_folds(len(labels), FOLDS[0])
+    errors = held_out_errors(Q, labels, setting.ridge, Mode(None, bound), folds)
+    if errors is None:
+        raise TableError("the counts cannot be fitted in double precision")
+    return errors
 
 
 def frames_to_use(described: Described, counted: np.ndarray) -> np.ndarray:

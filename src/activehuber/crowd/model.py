@@ -59,7 +59,11 @@ def model_bytes(model: CrowdModel) -> bytes:
             "empty": model.empty,
             "columns": {name: [part.start, part.stop] for name, part in model.columns.items()},
             "names": list(counter.names),
-            "setting": {**asdict(counter.setting), "joint": list(counter.setting.joint)},
+            "setting": {
+                **asdict(counter.setting),
+                "joint": list(counter.setting.joint),
+                "weights": list(counter.setting.weights),
+            },
             "centre": counter.scaling.centre,
             "scale": counter.scaling.scale,
             "unit": counter.unit,
@@ -102,9 +106,11 @@ def _model_of(state: dict[str, Any]) -> CrowdModel:
     )
     setting = dict(state["setting"])
     joint = tuple(str(name) for name in setting.pop("joint"))
+    weights = tuple(float(c) for c in setting.pop("weights"))
+    numbers = {name: float(value) for name, value in setting.items()}
     counter = Counter(
         model=regressor_of(state["model"]),
-        setting=Setting(**{name: float(v) for name, v in setting.items()}, joint=joint),
+        setting=Setting(**numbers, joint=joint, weights=weights),
         scaling=Scaling(np.asarray(state["centre"]), np.asarray(state["scale"])),
         names=tuple(str(name) for name in state["names"]),
         unit=np.asarray(state["unit"], dtype=np.float64),
