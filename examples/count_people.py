@@ -48,7 +48,9 @@ def main() -> None:
     constant = np.abs(clip.counts[:400] - np.median(given[counted]))[rest].mean()
     print(f"mean error on uncounted frames {error:.2f} (the best constant: {constant:.2f})")
 
-    later, _, page = count(folder / "camera" / "model.skops", folder / "later.avi", page=True)
+    later, _, page = count(
+        folder / "camera" / "model.skops", folder / "later.avi", page=True, table="later.csv"
+    )
     write_file(folder / "later.csv", later.csv())
     write_file(folder / "later.html", page.encode())
     error = np.abs(later.columns["count"] - clip.counts[400:]).mean()

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 from activehuber import HLClassifier, HLRegressor, View
-from activehuber.audit import audit, choice, threshold_path
+from activehuber.audit import audit, choice, reasons, threshold_path
 from activehuber.datasets import make_spoilt_diabetes
 from activehuber.gram import DenseGram
 from activehuber.tables import TableError
@@ -120,6 +120,64 @@ def test_reason_is_true(found):
     assert line.reason == worst["reason"]
 
 
+def test_reason_names_what_is_missing_in_the_row(table):
+    X, y = table
+    X.loc[5, ["size", "town"]] = np.nan, None
+    X.loc[17, "day"] = pd.NaT
+    X.loc[60, "noise"] = np.inf
+    reason = audit(X, y, estimator=Quick()).labels.set_index("row")["reason"]
+    assert reason[6].endswith("; size, town are missing here")
+    assert reason[18].endswith("; day is missing here")
+    assert reason[61].endswith("; noise is missing here")
+    assert reason[4].endswith("; noise is missing here")
+    assert reason.str.contains("missing").sum() == 4
+
+
+def test_it_is_told_in_three_lines(found):
+    told = repr(found).splitlines()
+    assert told[0] == "Audit of table: 120 rows, target target"
+    assert told[1] == "3 of 100 labels not believed, 20 without a label predicted"
+    worst = found.labels.iloc[0]
+    assert told[2] == f"worst label: row {worst['row']}, not believed: {worst['reason']}"
+    page = found._repr_html_()
+    assert worst["verdict"] in page and len(page) < 10_000
+
+
+def test_predict_is_that_of_the_model_with_intervals(table, found):
+    X, _ = table
+    new = X.iloc[[100, 7, 119]]
+    got = found.predict(new)
+    assert got.index.tolist() == [100, 7, 119]
+    features, estimator = found.model.named_steps.values()
+    np.testing.assert_array_equal(got["prediction"], found.model.predict(new))
+    for coverage in (0.9, 0.5):
+        ends = found.predict(new, coverage=coverage)[["lower", "upper"]]
+        wanted = estimator.predict_interval(features.transform(new), coverage=coverage)
+        np.testing.assert_array_equal(ends, wanted)
+    other = found.predict(pl.from_pandas(new))
+    assert other["lower"].to_list() == got["lower"].tolist()
+    with pytest.raises(TableError, match="coverage"):
+        found.predict(new, coverage=90)
+
+
+def test_a_label_not_believed_is_below_a_half_in_the_file(table, tmp_path):
+    X, y = table
+
+    class Tight(Quick):
+        def fit(self, X, y, sample_weight=None, trusted=None):
+            self.best_params_ = {"threshold": "refine", "threshold_step": 2.0, "alpha": 1e-2}
+            self.best_estimator_ = HLRegressor(**self.best_params_).fit(X, y)
+            return self
+
+    found = audit(X, y, estimator=Tight())
+    found.to_csv(tmp_path / "a.csv")
+    again = pd.read_csv(tmp_path / "a.csv")
+    removed = again["verdict"] == "not believed"
+    # Refinements go by other residuals: some of what they drop lies inside its cut.
+    assert (again["quality"][removed] == 0.499).any()
+    assert (again["quality"] < 0.5).tolist() == removed.tolist()
+
+
 def test_similar_rows_are_the_nearest_in_use(table, found):
     X, y = table
     features = found.model.named_steps["features"].transform(X)
@@ -209,8 +267,10 @@ def test_views_of_columns_become_views_of_features(table, monkeypatch):
     assert names[columns[0]].tolist() == ["size"]
     assert "town = north" in names[columns[1]] and "day elapsed days" in names[columns[1]]
     assert sorted(found.labels["row"][:3]) == [6, 18, 61]
-    with pytest.raises(TableError, match=r"view 'v': nope cannot be used"):
-        audit(X, y, views=[View(["nope"], name="v")])
+    with pytest.raises(TableError, match=r"view 'v': there is no column 'sze' .*'size'"):
+        audit(X, y, views=[View(["sze"], name="v")])
+    with pytest.raises(TableError, match=r"view 'v': column 'one' was left out .*\(constant\)"):
+        audit(X.assign(one=1.0), y, views=[View(["one"], name="v")])
 
 
 def test_files(found, tmp_path):
@@ -260,7 +320,10 @@ def test_warnings_of_the_fit_are_notes(rng):
     [
         ({"y": [None] * 8}, "no label at all"),
         ({"y": ["x", "1", *"234567"]}, "row 1 'x'"),
-        ({"y": [True, False] * 4}, "--classify"),
+        ({"y": [True, False] * 4}, "use classify=True for classes"),
+        ({"y": ["1,200", *"2345678"]}, "write 1234 where it says 1,234"),
+        ({"y": list("abcdefgh"), "classify": True}, "8 of 8 labels are alone in their class"),
+        ({"X": "h.csv"}, r"X must be a table.*pandas\.read_csv"),
         ({"y": [np.inf] + [1.0] * 7}, "row 1 'inf'"),
         ({"y": [1.0] * 7}, "8 rows but y has 7"),
         ({"ids": [1, 1, *range(2, 8)]}, "rows 1 and 2 both have '1'"),
@@ -321,3 +384,18 @@ def test_a_walked_path_agrees_with_the_exact_one(well_conditioned, monkeypatch, 
     # A step is the first threshold of the walk at or below the exact one.
     assert np.all(stepped[known] <= left[known] * (1.0 + 1e-9))
     assert any("walked" in note for note in walked.summary.notes)
+
+
+def test_widths_have_two_or_three_digits():
+    widths = (151756.2, 999.6, 99.4, 9.96, 0.0123, 0.0)
+    assert [reasons.rough(v) for v in widths] == ["152000", "1000", "99", "10.0", "0.012", "0"]
+
+
+def test_settings_tell_each_thing_once(table):
+    X, y = table
+    settings = dict(audit(X, y, estimator=Quick()).summary.settings)
+    assert "chosen kernel" not in settings and "chosen alpha" not in settings
+    assert settings["kernel"].startswith("laplacian, gamma ") and settings["alpha"] == "0.001"
+    # Chosen on half of the labels, alpha is another one on all.
+    settings = dict(audit(X, y, estimator=Quick(), max_selection_rows=50).summary.settings)
+    assert settings["chosen alpha"] == "0.001" and settings["alpha"] == "0.0005"

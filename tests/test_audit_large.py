@@ -360,6 +360,11 @@ def test_a_cluster_gives_the_same_answers(quick, parquet, client):
         one = getattr(found, name).set_index("name").sort_index()
         other = getattr(local, name).set_index("name").sort_index()
         assert one.index.tolist() == other.index.tolist()
+        if name == "labels":
+            # The cells stay with the workers: what is missing in a row is not said.
+            said = other["reason"].str.contains("; noise is missing here")
+            assert said.any()
+            other["reason"] = other["reason"].str.replace("; noise is missing here", "")
         for column in one.columns:
             if column in ("verdict", "reason"):
                 assert one[column].tolist() == other[column].tolist()

@@ -55,6 +55,7 @@ DATA = [
     ((np.where(np.arange(24).reshape(12, 2) == 3, inf, X), Y), {}, ValueError, "infinity"),
     ((X, Y[:5]), {}, ValueError, "12 rows but y has 5"),
     ((X, None), {}, ValueError, "y"),
+    ((X, ["a", "b"] * 6), {}, ValueError, "y must hold numbers.*use HLClassifier"),
     ((X, Y, -np.ones(12)), {}, ValueError, "sample_weight must not be negative"),
     ((X, Y, np.zeros(12)), {}, ValueError, "sample_weight is zero"),
     ((X, Y, np.ones(3)), {}, ValueError, "sample_weight has shape"),

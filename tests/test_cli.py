@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 
@@ -109,6 +110,54 @@ def test_id_drop_trusted_and_json(quick, table, tmp_path, capsys):
     assert labels["n005"]["verdict"] == "trusted"
 
 
+def test_trust_is_told(quick, table, tmp_path, capsys):
+    frame = pd.read_csv(table)
+    frame["ok"] = np.where(np.arange(len(frame)) < 2, "yes", "no")
+    frame.to_csv(table, index=False)
+    arguments = ["audit", str(table), "--target", "price", "-o", str(tmp_path / "out")]
+    assert run([*arguments, "--trusted", "ok"]) == 0
+    assert " · 2 trusted · " in capsys.readouterr().out
+    assert run([*arguments, "--drop", "ok", "--force"]) == 0
+    assert "trusted" not in capsys.readouterr().out
+
+
+def test_without_arguments_there_is_help(capsys):
+    for command in ([], ["crowd"]):
+        assert run(command) == 0
+        printed, errors = capsys.readouterr()
+        assert printed.startswith("Usage: activehuber") and printed.count("\n") > 5
+        assert errors == ""
+
+
+@pytest.mark.parametrize("options", [["--help"], ["--version"], []])
+def test_a_reader_that_has_gone_is_no_error(options):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        ended = subprocess.run([*COMMAND, *options], stdout=write, stderr=subprocess.PIPE)
+    finally:
+        os.close(write)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_dates_as_text_are_dates_on_every_route(quick, table, tmp_path):
+    frame = pd.read_csv(table)  # days are text, as most people have them
+    frame.to_parquet(tmp_path / "text.parquet")
+    for name in ("data.csv", "text.parquet"):
+        out = str(tmp_path / name.partition(".")[2])
+        assert run(["audit", str(tmp_path / name), "--target", "price", "-o", out]) == 0
+    called = audit(frame.drop(columns="price"), frame["price"])
+    labels = rows_of(tmp_path / "csv" / "labels.csv")
+    assert labels == rows_of(tmp_path / "parquet" / "labels.csv")
+    assert [int(label["row"]) for label in labels] == called.labels["row"].tolist()
+    assert [label["reason"] for label in labels] == called.labels["reason"].tolist()
+    # A model of one route reads the table of the other.
+    files = [str(tmp_path / "csv" / "model.skops"), str(tmp_path / "text.parquet")]
+    assert run(["predict", *files, "-o", str(tmp_path / "p.csv")]) == 0
+    predicted = [float(row["prediction"]) for row in rows_of(tmp_path / "p.csv")]
+    np.testing.assert_allclose(predicted, called.predict(frame)["prediction"], rtol=1e-6)
+
+
 def test_views_from_toml(quick, table, tmp_path):
     toml = tmp_path / "views.toml"
     toml.write_text(
@@ -128,7 +177,7 @@ def test_views_from_toml(quick, table, tmp_path):
         ("view = 3", "[[view]]"),
         ("[[view]]\nname = 'a'", "columns must be a list"),
         ("[[view]]\ncolumns = ['size']\nwidth = 3", "not width"),
-        ("[[view]]\ncolumns = ['nope']", "nope cannot be used"),
+        ("[[view]]\ncolumns = ['nope']", "there is no column 'nope' to learn from"),
         ("[[view]]\ncolumns = ['size']\nkernel = 'x'", "kernel must be one of"),
         (
             "[[view]]\ncolumns = ['size']\nname = 'a'\n[[view]]\ncolumns = ['day']\nname = 'a'",
@@ -248,6 +297,15 @@ def test_cells_and_names_that_are_formulas_are_neutralised(quick, tmp_path, rng)
         (["data.csv", "--target", "town"], "must hold finite numbers, but not: row 1 '"),
         (["data.csv"], "--target"),
         (["data.csv", "--target", "price", "--nope"], "--nope"),
+        (["data.csv", "--target", "price", "--nope"], "(see activehuber audit --help)"),
+        (["data.csv", "--target", "Price"], "no such column (did you mean 'price'?)"),
+        (
+            ["data.csv", "--target", "price", "--components", "abc"],
+            "give a whole number, not 'abc'",
+        ),
+        (["data.csv", "--target", "price", "--classify"], "100 of 100 labels are alone"),
+        (["thousands.csv", "--target", "price"], "write 1234 where it says 1,234"),
+        (["picture.csv", "--target", "price"], "picture.csv is no text file"),
         (
             ["data.csv", "--target", "price", "--views", "v.toml"],
             "v.toml: there is no such file",
@@ -263,6 +321,8 @@ def test_mistakes_are_one_clear_line(quick, table, capsys, monkeypatch, argument
     monkeypatch.chdir(table.parent)
     (table.parent / "empty.csv").write_text("")
     (table.parent / "gaps.csv").write_text("a,price\n1,\n2,\n")
+    (table.parent / "thousands.csv").write_text('a,price\n1,"832,000"\n2,"91,500"\n')
+    (table.parent / "picture.csv").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 9)
     (table.parent / "one.csv").write_text("price\n1\n2\n")
     (table.parent / "twice.csv").write_text("a,price,price\n1,2,3\n2,3,4\n")
     before = sorted(table.parent.iterdir())

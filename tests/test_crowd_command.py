@@ -1,13 +1,14 @@
 """The commands that count people, from files to files."""
 
 import csv
+import re
 
 import numpy as np
 import pytest
 
 from activehuber.cli import run
 from activehuber.crowd import command
-from activehuber.crowd.frames import write_images, write_video
+from activehuber.crowd.frames import open_frames, write_images, write_video
 from activehuber.crowd.model import load_model, model_bytes
 from activehuber.crowd.synthetic import synthetic_camera
 from activehuber.persistence import CROWD_FORMAT, read_state, state_bytes
@@ -70,11 +71,37 @@ def test_train_writes_counts_of_all_frames(trained, clip):
     assert error < 0.6 * np.abs(clip.counts - np.median(clip.counts)).mean()
 
 
+def test_wrong_counts_are_in_a_file_worst_first(trained):
+    rows = read(trained / "doubted.csv")
+    assert list(rows[0]) == ["frame", "given", "fitted", "lower", "upper"]
+    assert {int(row["frame"]) for row in rows[:2]} == set(WRONG)
+    assert [row["given"] for row in rows[:2]] == ["60", "60"]
+    every = {row["frame"]: row for row in read(trained / "counts.csv")}
+    for row in rows:
+        ours = [every[row["frame"]][name] for name in ("count", "lower", "upper")]
+        assert [row[name] for name in ("fitted", "lower", "upper")] == ours
+
+
+def test_the_file_of_doubts_is_there_without_any(camera):
+    frames = open_frames(camera / "frames")
+    columns = dict.fromkeys(("count", "lower", "upper"), np.ones(N))
+    counted = command.Counted(frames, columns, np.ones(N), np.empty(0, dtype=int), ())
+    assert counted.doubted_csv() == b"frame,given,fitted,lower,upper\n"
+
+
 def test_the_page_names_the_wrong_counts(trained):
     text = (trained / "report.html").read_text()
     for number in WRONG:
         assert f"frame {number}: given 60" in text.lower()
+    assert "All of them are in doubted.csv as well." in text
+    assert "not on this page" in text and "are in counts.csv," in text
+    assert header_of(text) == "Crowd count of frames, from counts.csv"
     assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def header_of(page):
+    """The line at the top of the page, without its tags."""
+    return re.sub("<[^>]*>", "", re.search("<p>Crowd count of.*</p>", page)[0])
 
 
 def test_the_summary_is_printed(camera, trained, capsys):
@@ -85,9 +112,30 @@ def test_the_summary_is_printed(camera, trained, capsys):
     out = capsys.readouterr().out
     assert "frame 31: given 60, expected" in out
     assert f"{N} frames in" in out
+    assert "error on held-out frames: " in out and "at training" not in out
+    assert str(trained.parent / "plain" / "doubted.csv") in out
 
 
-def test_counting_the_same_frames_as_a_video_gives_nearly_the_same(camera, trained):
+def test_many_doubts_are_left_to_the_file(camera, trained):
+    columns = dict.fromkeys(("count", "lower", "upper"), np.ones(N))
+    frames, doubted = open_frames(camera / "frames"), np.arange(1, 14)
+    counted = command.Counted(frames, columns, np.full(N, 9.0), doubted, ())
+    lines = command.summary(counted, load_model(trained / "model.skops"))
+    assert lines[-1] == "and 3 more: see doubted.csv"
+
+
+def test_frames_may_be_given_by_their_files(camera, trained, tmp_path):
+    rows = [
+        (f"frames/{int(row['frame']):06d}.jpg", row["count"])
+        for row in read(camera / "counts.csv")
+    ]
+    write_counts(tmp_path / "names.csv", ("frame", "count"), rows)
+    options = {"roi": camera / "mask" / "000001.jpg", "perspective": camera / "map.npy"}
+    found = command.train(camera / "frames", tmp_path / "names.csv", **options)
+    assert found.counted.csv() == (trained / "counts.csv").read_bytes()
+
+
+def test_counting_the_same_frames_as_a_video_gives_nearly_the_same(camera, trained, capsys):
     target = camera / "video.csv"
     arguments = ["crowd", "count", str(trained / "model.skops"), str(camera / "video.avi")]
     page = camera / "video.html"
@@ -96,7 +144,13 @@ def test_counting_the_same_frames_as_a_video_gives_nearly_the_same(camera, train
     first = np.array([float(row["count"]) for row in read(trained / "counts.csv")])
     # The video is compressed once more, and there are no counts to make use of.
     assert np.abs(again - first).mean() < 0.5
-    assert "<html" in page.read_text()
+    text, out = page.read_text(), capsys.readouterr().out
+    assert "every frame are in video.csv, not on this page" in text
+    assert "doubted.csv" not in text
+    assert header_of(text) == "Crowd count of video.avi, from out/model.skops"
+    for said in (text, out):
+        assert "error on held-out frames at training" in said
+        assert "On these frames it is not known" in said
     assert run([*arguments, "-o", str(target)]) == 2
 
 
@@ -169,6 +223,28 @@ def test_an_unreadable_frame_is_skipped_aloud(camera, clip, tmp_path, capsys):
     assert rows[4] == ""
     assert 50 not in rows
     assert rows[5] != ""
+
+
+def test_a_video_that_ends_early_is_told_once(camera, trained, tmp_path, capsys):
+    content = (camera / "video.avi").read_bytes()
+    (tmp_path / "cut.avi").write_bytes(content[: len(content) // 2])
+    arguments = ["crowd", "count", str(trained / "model.skops"), str(tmp_path / "cut.avi")]
+    assert run([*arguments, "-o", str(tmp_path / "cut.csv")]) == 0
+    said = capsys.readouterr().err
+    assert said.count("cannot be decoded beyond frame") == 1
+    *counted, last = read(tmp_path / "cut.csv")
+    assert last["count"] == "" and all(row["count"] for row in counted)
+
+
+def test_many_frames_of_another_size_are_told_in_short(clip, trained, tmp_path, capsys):
+    write_images(tmp_path / "mixed", clip.images())
+    small = synthetic_camera(31, height=48, width=64, random_state=0)
+    write_images(tmp_path / "mixed", small.images(), start=60)
+    arguments = ["crowd", "count", str(trained / "model.skops"), str(tmp_path / "mixed")]
+    assert run([*arguments, "-o", str(tmp_path / "c.csv")]) == 0
+    said = capsys.readouterr().err
+    assert said.count("is 64 × 48, the others are 128 × 96.") == 20
+    assert "note: 11 more frames cannot be used.\n" in said
 
 
 @pytest.mark.parametrize(

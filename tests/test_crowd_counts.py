@@ -85,6 +85,69 @@ def test_lines_without_a_count_need_no_frame(tmp_path):
     assert np.sum(~np.isnan(found.values)) == 12
 
 
+# --- frames by the names of their files ---------------------------------------------------
+
+NAMED = "".join(f"{801 + i}.jpg,{i + 1}\n" for i in range(11))
+
+
+@pytest.mark.parametrize("folder", ["", "./", "cam/", "/data/day 2/cam/", "D:\\cam\\"])
+def test_frames_by_file_name(tmp_path, folder):
+    rows = "".join(f"{folder}{row}\n" for row in reversed(NAMED.splitlines()))
+    found = read(tmp_path, f"frame,count\n{rows}")
+    np.testing.assert_array_equal(found.values[:11, 0], np.arange(1, 12))
+    assert np.all(np.isnan(found.values[11:]))
+
+
+def test_names_count_and_not_the_digits_in_them(tmp_path):
+    names = tuple(f"{n} of day {n % 3}.jpg" for n in NUMBERS)
+    frames = Frames(Path("cam"), tuple(range(1, 51)), names, 24, 32)
+    path = tmp_path / "counts.csv"
+    path.write_text("frame,count\n" + "".join(f"{names[4 * i]},{i}\n" for i in range(12)))
+    found = read_counts(path, frames).values[:, 0]
+    np.testing.assert_array_equal(found[:48:4], np.arange(12))
+    assert np.sum(~np.isnan(found)) == 12
+
+
+def test_names_without_a_count_need_no_frame(tmp_path):
+    found = read(tmp_path, f"frame,count\n{NAMED}other.jpg,\n,\n801.jpg,\n")
+    assert np.sum(~np.isnan(found.values)) == 11
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            "900.jpg,2",
+            "1 count is for frames that do not exist in cam: 900.jpg (it has 50 frames, "
+            "801.jpg to 850.jpg); mend or delete",
+        ),
+        (
+            "cam2/820.jpg,2",
+            "1 count is for frames that do not exist in cam: cam2/820.jpg (it has 50 frames, "
+            "801.jpg to 850.jpg); mend or delete",
+        ),
+        (
+            "820,2",
+            "'820' in 'frame' is a number, others are file names; give frame numbers from 1 or "
+            "file names, not both",
+        ),
+        ("cam/803.jpg,2", "two counts for one frame (803); delete one of them"),
+    ],
+)
+def test_wrong_names_are_told_with_their_line(tmp_path, more, words):
+    assert wrong(tmp_path, f"frame,count\n{NAMED}{more}\n") == f"counts.csv, line 13: {words}"
+
+
+def test_frames_of_a_video_have_no_names(tmp_path):
+    video = tmp_path / "video.avi"
+    video.write_bytes(b"")
+    frames = Frames(video, NUMBERS, ("video.avi",) * 50, 24, 32)
+    path = tmp_path / "counts.csv"
+    path.write_text(f"frame,count\n{NAMED}")
+    with pytest.raises(TableError, match=r"'801.jpg' in 'frame' is not a number; give frame"):
+        read_counts(path, frames)
+
+
 # --- mistakes ---------------------------------------------------------------------------
 
 
@@ -99,8 +162,12 @@ def test_lines_without_a_count_need_no_frame(tmp_path):
         ),
         ("820.5,2", "frame 820.5 is not a whole number; give frame numbers from 1"),
         ("inf,2", "frame inf is not a whole number; give frame numbers from 1"),
-        ("seq_820,2", "'seq_820' in 'frame' is not a number; give frame numbers from 1"),
-        (",2", "a count without a frame number; give it, or delete the line"),
+        (
+            "seq_820,2",
+            "'seq_820' in 'frame' is not a number, as others are; give frame numbers from 1 or "
+            "file names, not both",
+        ),
+        (",2", "a count without a frame; give it, or delete the line"),
         ("803,3", "two counts for one frame (803); delete one of them"),
         (
             "1,3",

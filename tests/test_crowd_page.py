@@ -99,7 +99,9 @@ def nasty_report():
         samples=(a_picture(1, SCRIPT),),
         skipped=(SCRIPT, "$title ${data}"),
         settings=((SCRIPT, NASTY),),
+        remarks=(SCRIPT, NASTY),
         table=SCRIPT,
+        doubted_table=SCRIPT,
     )
 
 

@@ -87,6 +87,44 @@ def test_missing_dates_and_times_of_day():
     assert np.all(np.isfinite(out)) and out[:, -1].tolist() == [0.0, 1.0, 0.0]
 
 
+@pytest.mark.parametrize("layout", ["%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y"])
+@pytest.mark.parametrize("dtype", [object, "string"])
+def test_dates_as_text_are_dates(table, layout, dtype):
+    text = table[["day"]].assign(day=table["day"].dt.strftime(layout).astype(dtype))
+    text.loc[4, "day"] = None
+    typed = table[["day"]].copy()
+    typed.loc[4, "day"] = pd.NaT
+    features, wanted = TableFeatures().fit(text), TableFeatures().fit(typed)
+    assert features.kinds_ == ("date",) and features.sentences_ == wanted.sentences_
+    np.testing.assert_array_equal(features.transform(text), wanted.transform(typed))
+    # A day of the first twelve alone would not tell days from months.
+    early = typed["day"].dt.day <= 12
+    again = TableFeatures.from_state(features.state())
+    np.testing.assert_array_equal(again.transform(text[early]), wanted.transform(typed[early]))
+
+
+def test_text_that_is_not_all_dates_is_no_date(table):
+    text = table["day"].dt.strftime("%Y-%m-%d")
+    frame = table[["size"]].assign(
+        some=text.where(table.index != 3, "soon"),
+        never="2024-02-31",
+        kinds=pd.Categorical(text),
+    )
+    features = TableFeatures(min_count=1).fit(frame)
+    assert "date" not in features.kinds_
+
+
+def test_dates_that_may_be_either_and_strange_ones_are_told():
+    text = pd.DataFrame({"d": ["1/2/2020", "3/4/2020", "5/6/2020", "7/8/2020"]})
+    features = TableFeatures().fit(text)
+    assert any("d: dates were read as month/day/year" in line for line in features.sentences_)
+    text.loc[1, "d"] = "soon"
+    out, notes = features.transform_and_tell(text)
+    assert notes == ["Cells that are no dates count as missing: d (1)."]
+    known = [0, 2, 3]
+    np.testing.assert_array_equal(out[known], features.transform(text.loc[known]))
+
+
 def test_zones_are_one_time(table):
     naive = table[["day"]]
     zoned = naive.assign(day=naive["day"].dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"))
@@ -126,6 +164,9 @@ def test_sentences_name_what_was_done(table):
     assert "Numbers, standardised: size, gaps, count." in said
     assert "Words, one 0/1 column a level: town, many." in said
     assert "Infinite numbers count as missing: size." in said
+    table.loc[[1, 2], "town"] = None
+    said = TableFeatures().fit(table).sentences_
+    assert "Missing words, taken as one more word: town (2)." in said
     assert any(line.startswith("Rare levels share one") and "many (" in line for line in said)
 
 

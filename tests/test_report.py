@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from activehuber import markup
 from activehuber.markup import Axis, format_number
 from activehuber.report import (
     MAX_KEPT_MARKS,
@@ -372,8 +373,8 @@ def test_numbers_of_a_column_share_their_decimals():
         (-0.001, 2, "0.00"),
         (0.125, 2, "0.13"),
         (1234.5678, 1, "1234.6"),
-        (9_999_999.0, 0, "9999999"),
-        (1e7, 0, "1e7"),
+        (26_610_000.0, 0, "26610000"),
+        (1e9, 0, "1e9"),
         (-1.5e300, 2, "−1.5e300"),
         (3.21e-9, 12, "3.21e−9"),
         (0.0, 12, "0"),
@@ -427,3 +428,32 @@ def test_ticks_at_whole_numbers(low, high, labels):
 def test_ticks_of_a_logarithmic_axis():
     assert [text for _, text in Axis(0.05, 50, log=True).ticks()] == ["0.1", "1", "10"]
     assert [text for _, text in Axis(2, 90, log=True).ticks()] == ["3", "10", "30"]
+
+
+def test_a_column_is_written_in_one_way():
+    """Prices of millions, one of them ten times too large; then a thousand times that."""
+    prices = (26_610_000.0, 5_100_000.0, 4_900_000.0)
+    for factor, shown in (
+        (1.0, ("26610000", "5100000", "4900000")),
+        (1000.0, ("2.661e10", "5.1e9", "4.9e9")),
+    ):
+        lines = tuple(a_line(k, v * factor, v * factor) for k, v in enumerate(prices))
+        page = render(a_report(lines=lines))
+        for text in shown:
+            assert page.count(f'<td class="number label">{text}</td>') == 2
+
+
+@pytest.mark.parametrize("high", [1.0, 999.0, 123_456.0, 2.6e7, 4e12])
+@pytest.mark.parametrize("log", [False, True])
+def test_ticks_fit_below_a_picture_on_a_phone(high, log):
+    axis = Axis(high / 1e4 if log else 0.0, high, log=log)
+    ticks = markup._fitting(axis.ticks())
+    assert len(ticks) >= 2
+    assert sum(len(text) + 2 for _, text in ticks) <= markup.TICK_CHARACTERS
+    powers = {"e" in text for value, text in ticks if value}
+    assert len(powers) == 1
+
+
+def test_the_noise_has_three_digits():
+    for scale, shown in ((71024.3, "71000"), (48.236, "48.2"), (0.019876, "0.0199")):
+        assert f"<dt>Noise σ̂</dt><dd>{shown}</dd>" in render(a_report(scale=scale))

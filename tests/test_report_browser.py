@@ -196,7 +196,7 @@ def test_policy_forbids_requests_and_foreign_scripts(browser, tmp_path):
 
 def test_the_two_formatters_agree(show):
     rng = np.random.default_rng(1)
-    awkward = [0.5, 2.5, -2.5, 0.125, -0.0, 1e7, 9999999.5, -1e22, 1e-9, float("nan"), 1.005]
+    awkward = [0.5, 2.5, -2.5, 0.125, -0.0, 1e9, 999999999.5, -1e22, 1e-9, float("nan"), 1.005]
     drawn = (rng.normal(size=39) * 10.0 ** rng.integers(-6, 9, size=39)).tolist()
     values = awkward + drawn
     lines = tuple(

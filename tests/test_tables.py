@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from activehuber import tables
@@ -145,6 +146,14 @@ def test_broken_files_are_one_clear_line(tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_long_message_is_cut_after_a_word():
+    words = " ".join(["word"] * 200)
+    line = tables.first_line(f"{words}\nmore")
+    assert line.endswith("word …") and len(line) <= tables.LONGEST_LINE + 1
+    assert tables.first_line("x" * 300) == "x" * 300
+    assert tables.first_line("one\ntwo") == "one"
+
+
 def test_no_file_and_a_directory(tmp_path):
     with pytest.raises(TableError, match="no such file"):
         read_table(tmp_path / "none.csv")
@@ -253,3 +262,11 @@ def test_yes_and_no(tmp_path):
     assert tables.mask_of_words(column, "t").tolist() == [True, False, False, True, True]
     with pytest.raises(TableError, match="row 1 has 'perhaps'"):
         tables.mask_of_words(pd.Series(["perhaps"]), "t")
+
+
+def test_readers_hold_no_object_of_python():
+    # One that a thread of Arrow drops when Python ends aborts the process, now and then.
+    before = pa.total_allocated_bytes()
+    stream = tables._arrow_stream(bytes(10**6))
+    assert pa.total_allocated_bytes() - before >= 10**6
+    assert stream.read() == bytes(10**6)

@@ -474,7 +474,13 @@ def test_a_search_leaves_the_views_untouched():
 BAD = [
     ([View([])], {}, ValueError, "view 'view0'.*no column"),
     ([View([0]), View([99])], {}, ValueError, "view 'view1'.*cannot be found"),
-    ([View("a")], {}, ValueError, "view 'view0'.*no column names"),
+    (
+        [View("a")],
+        {},
+        ValueError,
+        r"view 'view0'.*no column names.*set_output\(transform=\"pandas",
+    ),
+    ([View(np.array(["a"]))], {}, ValueError, "view 'view0'.*no column names"),
     ([View([0], name="a"), View([1], name="a")], {}, ValueError, "'a'.*twice"),
     ([View([0], name="a__b")], {}, ValueError, "a__b"),
     ([View([0], kernel="precomputed")], {}, ValueError, "view 'view0'.*precomputed"),

@@ -67,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
         0; 2 after one line on stderr that says what is wrong; 130 after Ctrl-C.
     """
     try:
-        code = app(args=list(arguments), prog_name="activehuber", standalone_mode=False)
+        code = _call(arguments)
         # Some versions of typer turn Ctrl-C into this number.
         return _fail(STOPPED, 130) if code == 130 else int(code or 0)
     except KeyboardInterrupt:
@@ -75,11 +75,11 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as stop:
         if stop.code == 130:
             return _fail(STOPPED, 130)
+        if isinstance(stop.__context__, BrokenPipeError):  # so click and rich hand it on
+            return _end_quietly()
         return stop.code if isinstance(stop.code, int) else 2
     except BrokenPipeError:
-        # The reader of our output has gone. Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _end_quietly()
     except MemoryError:
         return _fail("memory ran out; use fewer rows or leave columns out with --drop")
     except Exception as error:
@@ -90,10 +90,32 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(_line_of(error))
 
 
+def _call(arguments: Sequence[str]) -> Any:
+    """What the command returns; help where there is no command."""
+    try:
+        code = app(args=list(arguments), prog_name="activehuber", standalone_mode=False)
+    except Exception as error:
+        # What some versions of typer raise; others print the help themselves.
+        if type(error).__name__ != "NoArgsIsHelpError" or not hasattr(error, "ctx"):
+            raise
+        print(error.ctx.get_help())
+        code = 0
+    sys.stdout.flush()  # here, where a reader that has gone is no error
+    return code
+
+
+def _end_quietly() -> int:
+    """The reader of our output has gone; Python would complain once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
 def _line_of(error: Exception) -> str:
     """One line for any error: what is wrong with the input, or that this is a bug."""
     if hasattr(error, "format_message"):
-        return f"{_one_line(error.format_message())} (see activehuber --help)"
+        context = getattr(error, "ctx", None)
+        command = "activehuber" if context is None else context.command_path
+        return f"{_one_line(error.format_message())} (see {command} --help)"
     if isinstance(error, TableError):
         return _one_line(str(error))
     if isinstance(error, ImportError):
@@ -144,6 +166,13 @@ def _check_not_inputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) ->
 # --- audit ------------------------------------------------------------------------------
 
 
+def _whole_number(text: str | int) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"give a whole number, not {shortened(text)!r}") from None
+
+
 @app.command("audit")
 def audit_command(
     table: Annotated[
@@ -175,7 +204,12 @@ def audit_command(
         ),
     ] = "auto",
     components: Annotated[
-        int, typer.Option(help="Functions of the approximation: more are nearer, and slower.")
+        int,
+        typer.Option(
+            help="Functions of the approximation: more are nearer, and slower.",
+            parser=_whole_number,
+            metavar="INTEGER",
+        ),
     ] = 500,
     engine: Annotated[
         str,
@@ -241,7 +275,7 @@ class _Asked:
 
     def features_of(self, columns: Sequence[str], repeated: Collection[str] = ()) -> list[str]:
         """The columns to learn from, or one line on a name that is wrong."""
-        from activehuber.tables import listed
+        from activehuber.tables import like, listed
 
         unwanted = _split_names(self.drop, set(columns))
         roles = [
@@ -253,7 +287,7 @@ class _Asked:
             if name is None:
                 continue
             if name not in columns:
-                near = f"; the table has {listed(columns, 12)}"
+                near = f"{like(name, columns)}; the table has {listed(columns, 12)}"
                 raise TableError(f"{option} {name}: there is no such column{near}")
             if option != "--drop" and name in repeated:
                 raise TableError(f"{option} {name}: several columns have this name; rename one")
@@ -566,6 +600,7 @@ def _show(found: Audit, path: Path, output: Path, spent: _Spent) -> None:
             f"{bad:,} of {_count(summary.n_labelled, 'label')} not believed",
             "bold red" * (bad > 0),
         ),
+        f" · {summary.n_trusted:,} trusted" * (summary.n_trusted > 0),
         f" · {_count(summary.n_unlabelled, 'prediction')}\n",
     )
     console.print(headline)
@@ -663,7 +698,12 @@ app.add_typer(crowd_app, name="crowd")
 @crowd_app.command("train")
 def crowd_train_command(
     frames: Annotated[Path, typer.Argument(help="A folder of images, or a video file.")],
-    counts: Annotated[Path, typer.Argument(help="CSV: frame,count or frame,left,right.")],
+    counts: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV: frame,count or frame,left,right; a frame is its number or file."
+        ),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the files.")],
     roi: Annotated[
         Path | None, typer.Option(help="An image, non-zero where people are counted.")
@@ -677,7 +717,7 @@ def crowd_train_command(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
 ) -> None:
-    """Learn to count; write the model, the counts of all frames and a page."""
+    """Learn to count; write the model, all counts, those not to believe, and a page."""
     started = time.perf_counter()
     with _progress(quiet=False) as tell:
         tell(0.0, "starting")
@@ -723,7 +763,8 @@ def crowd_count_command(
         from activehuber.crowd.command import count
         from activehuber.tables import write_file
 
-        found, loaded, page = count(model, frames, page=report is not None, tell=tell)
+        with_page = report is not None
+        found, loaded, page = count(model, frames, page=with_page, table=output.name, tell=tell)
         write_file(output, found.csv(), force=force)
         if report is not None:
             write_file(report, page.encode(), force=force)

@@ -17,7 +17,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from activehuber._typing import Matrix
-from activehuber.tables import TableError, listed, plain_text, read_dates, read_numbers
+from activehuber.tables import (
+    TableError,
+    listed,
+    plain_text,
+    read_dates,
+    read_numbers,
+    text_date_layout,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,9 +114,9 @@ class TableFeatures(TransformerMixin, BaseEstimator):
 
     Numbers are standardised; a missing or infinite one is set to the median, and a 0/1 column
     says so. Words become one 0/1 column a level: rare levels share one, levels never seen in
-    `fit` go there too, or are ignored if there is none. Dates become days elapsed, year, day
-    of year, weekday and hour, standardised. Columns that are constant, empty or look like ids
-    are left out.
+    `fit` go there too, or are ignored if there is none. Dates, also those written as text,
+    become days elapsed, year, day of year, weekday and hour, standardised. Columns that are
+    constant, empty or look like ids are left out.
 
     Parameters
     ----------
@@ -126,6 +133,8 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         Of each: "number", "flag", "category" or "date".
     source_ : ndarray of shape (n_features_out,), int
         For each feature the place of its column in `columns_`.
+    left_out_ : dict of str to str
+        Columns that are not used, and why.
     sentences_ : tuple of str
         What was done, in words.
 
@@ -144,6 +153,7 @@ class TableFeatures(TransformerMixin, BaseEstimator):
     columns_: tuple[str, ...]
     kinds_: tuple[str, ...]
     source_: np.ndarray
+    left_out_: dict[str, str]
     sentences_: tuple[str, ...]
 
     def __init__(self, *, max_levels=20, min_count=2):
@@ -173,13 +183,17 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         self._dates: dict[str, Numbers] = {}
         self._origins: dict[str, int] = {}
         self._date_gaps: dict[str, bool] = {}
+        self._layouts: dict[str, str | None] = {}
         for name, kind in kinds.items():
             if kind == CATEGORY:
                 self._categories[name], rare = self._levels(frame[name])
+                gone = int(frame[name].isna().sum())
                 told.pooled += [f"{name} ({rare})"] if rare else []
+                told.gaps_of_words += [f"{name} ({gone})"] if gone else []
             elif kind == DATE:
-                self._learn_dates(name, read_dates(frame[name]))
+                told.guesses += self._learn_dates(name, frame[name])
                 told.gaps_of_dates += [name] if self._date_gaps[name] else []
+        self.left_out_ = {name: why for why, names in dropped.items() for name in names}
         self._lay_out()
         if not len(self.source_):
             why = ": " + "; ".join(_reasons(dropped)) if dropped else ""
@@ -215,8 +229,9 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         if absent:
             raise TableError(f"the table lacks what the model needs: {listed(absent)}")
         # What the dates of a column mean is settled by all of them together.
-        dates = {name: read_dates(frame[name]) for name in self._dates}
+        dates = {name: read_dates(frame[name], self._layouts[name]) for name in self._dates}
         out, bent = np.empty((len(frame), len(self.source_))), _Bent()
+        bent.count_undated(frame, dates)
         for start in range(0, len(frame), ROWS_AT_ONCE):
             here = slice(start, start + ROWS_AT_ONCE)
             part = {name: values[here] for name, values in dates.items()}
@@ -261,6 +276,21 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         mine = [self.columns_[source] in wanted for source in self.source_]
         return np.flatnonzero(mine).tolist()
 
+    def missing_in(self, X: Any, rows: np.ndarray) -> list[list[str]]:
+        """For some rows of the table of `fit` the columns in which they have a gap."""
+        part = as_frame(X).iloc[rows]
+        numbers = [n for n, k in zip(self.columns_, self.kinds_, strict=True) if k == NUMBER]
+        gappy = [name for name, gaps in zip(numbers, self._gaps, strict=True) if gaps]
+        gone = {name: ~np.isfinite(_number_block(part, [name])[:, 0]) for name in gappy}
+        gone |= {name: part[name].isna().to_numpy() for name in self._categories}
+        for name in self._dates:
+            gone[name] = np.isnat(read_dates(part[name], self._layouts[name]))
+        out: list[list[str]] = [[] for _ in rows]
+        for name in self.columns_:
+            for place in np.flatnonzero(gone.get(name, [])):
+                out[place].append(name)
+        return out
+
     # --- state --------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
@@ -276,9 +306,16 @@ class TableFeatures(TransformerMixin, BaseEstimator):
                 for name, category in self._categories.items()
             ],
             "dates": [
-                [name, self._origins[name], self._date_gaps[name], _plain(numbers)]
+                [
+                    name,
+                    self._origins[name],
+                    self._date_gaps[name],
+                    self._layouts[name],
+                    _plain(numbers),
+                ]
                 for name, numbers in self._dates.items()
             ],
+            "left_out": [list(pair) for pair in self.left_out_.items()],
             "sentences": list(self.sentences_),
         }
 
@@ -294,10 +331,12 @@ class TableFeatures(TransformerMixin, BaseEstimator):
             str(name): Category(tuple(map(str, levels)), bool(pooled))
             for name, levels, pooled in state["categories"]
         }
-        out._dates, out._origins, out._date_gaps = {}, {}, {}
-        for name, origin, gaps, numbers in state["dates"]:
+        out._dates, out._origins, out._date_gaps, out._layouts = {}, {}, {}, {}
+        for name, origin, gaps, layout, numbers in state["dates"]:
             out._dates[str(name)] = Numbers(**{k: _floats(v) for k, v in numbers.items()})
             out._origins[str(name)], out._date_gaps[str(name)] = int(origin), bool(gaps)
+            out._layouts[str(name)] = None if layout is None else str(layout)
+        out.left_out_ = {str(name): str(why) for name, why in state["left_out"]}
         out.sentences_ = tuple(map(str, state["sentences"]))
         out._lay_out()
         if len(out._numbers.fill) != len(out._gaps) or len(out._gaps) != sum(
@@ -377,11 +416,17 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         levels = sorted(str(words[i]) for i in common)
         return Category(tuple(levels), True), len(words) - len(levels)
 
-    def _learn_dates(self, name: str, dates: np.ndarray) -> None:
+    def _learn_dates(self, name: str, column: pd.Series) -> list[str]:
+        """Learn a column of dates; says so where their form is a guess."""
+        layout, doubt = text_date_layout(column, name) if _is_text(column) else (None, None)
+        # Kept: a few new rows alone may not tell days from months.
+        self._layouts[name] = layout
+        dates = read_dates(column, layout)
         known = dates[~np.isnat(dates)]
         self._origins[name] = int(np.min(known).astype(np.int64))
         self._dates[name] = Numbers.of(_date_parts(dates, self._origins[name]))
         self._date_gaps[name] = bool(len(known) < len(dates))
+        return [doubt] if doubt else []
 
     def _date_columns(self, name: str, dates: np.ndarray) -> list[np.ndarray]:
         learnt = self._dates[name]
@@ -425,7 +470,12 @@ def as_frame(X: Any) -> pd.DataFrame:
         else:
             values = np.asarray(X)
             if values.ndim != 2:
-                raise TableError(f"a table has rows and columns, got {values.ndim} dimensions")
+                what = "a single value" if values.ndim == 0 else f"{values.ndim} dimensions"
+                raise TableError(
+                    f"X must be a table, such as a data frame or an array of rows and columns, "
+                    f"got {what}; to audit a file, read it first (pandas.read_csv) or use the "
+                    "command activehuber audit"
+                )
             X = pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
     names = [str(name) for name in X.columns]
     if len(set(names)) < len(names):
@@ -473,7 +523,8 @@ def _kind(column: pd.Series) -> str | None:
     known = column.dropna()
     sample = known.astype(object).tolist()
     if all(isinstance(cell, (str, bool)) for cell in sample):
-        return CATEGORY
+        # A categorical column is no text: who made categories of dates meant categories.
+        return DATE if _is_text(column) and text_date_layout(known, "")[0] else CATEGORY
     if all(isinstance(cell, (str, int, float, np.number, bool)) for cell in sample):
         numbers = read_numbers(known)
         return NUMBER if not np.any(np.isnan(numbers)) else CATEGORY
@@ -482,6 +533,15 @@ def _kind(column: pd.Series) -> str | None:
     if all(type(cell).__name__ == "Decimal" for cell in sample):
         return NUMBER
     return None
+
+
+def _is_text(column: pd.Series) -> bool:
+    """Whether all cells that are there are text."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.StringDtype):
+        return True
+    return column.dtype == object and all(isinstance(cell, str) for cell in column.dropna())
 
 
 def _number_block(frame: pd.DataFrame, names: list[str]) -> Matrix:
@@ -516,6 +576,7 @@ class _Bent:
     """Cells of a new table that had to be bent, by the names of their columns."""
 
     unreadable: Counter[str] = field(default_factory=Counter)
+    undated: Counter[str] = field(default_factory=Counter)
     unseen: dict[str, set[str]] = field(default_factory=dict)
 
     def count_unreadable(self, frame: pd.DataFrame, names: list[str], values: Matrix) -> None:
@@ -525,6 +586,14 @@ class _Bent:
             count = int(np.count_nonzero(there & ~np.isfinite(values[:, place])))
             if count:
                 self.unreadable[names[place]] += count
+
+    def count_undated(self, frame: pd.DataFrame, dates: dict[str, np.ndarray]) -> None:
+        """Count cells that should be dates and are not."""
+        for name, values in dates.items():
+            there = ~frame[name].isna().to_numpy()
+            count = int(np.count_nonzero(there & np.isnat(values)))
+            if count:
+                self.undated[name] += count
 
     def add_unseen(self, name: str, words: list[str]) -> None:
         """Note words that are no level of a column."""
@@ -537,6 +606,9 @@ class _Bent:
         if self.unreadable:
             found = [f"{name} ({count})" for name, count in self.unreadable.items()]
             out.append(f"Cells that are no finite numbers count as missing: {listed(found)}.")
+        if self.undated:
+            found = [f"{name} ({count})" for name, count in self.undated.items()]
+            out.append(f"Cells that are no dates count as missing: {listed(found)}.")
         if self.unseen:
             new = [f"{name} ({listed(sorted(w), 3)})" for name, w in self.unseen.items()]
             out.append(f"Words that the model has not seen: {listed(new)}.")
@@ -600,6 +672,8 @@ class _Told:
     counters: list[str] = field(default_factory=list)
     pooled: list[str] = field(default_factory=list)
     gaps_of_dates: list[str] = field(default_factory=list)
+    gaps_of_words: list[str] = field(default_factory=list)
+    guesses: list[str] = field(default_factory=list)
 
 
 def _sentences(kinds: tuple[str, ...], columns: tuple[str, ...], told: _Told) -> list[str]:
@@ -613,11 +687,13 @@ def _sentences(kinds: tuple[str, ...], columns: tuple[str, ...], told: _Told) ->
         ("Dates, as days elapsed, year, day of year, weekday and hour", of.get(DATE, []), 12),
         ("Missing numbers, set to the median and marked by a 0/1 column", told.gaps, 5),
         ("Missing dates, set to the middle and marked", told.gaps_of_dates, 5),
+        ("Missing words, taken as one more word", told.gaps_of_words, 5),
         ("Infinite numbers count as missing", told.infinite, 5),
         ("Rare levels share one 0/1 column", told.pooled, 5),
         ("These count the rows; leave them out if they say nothing", told.counters, 5),
     ]
     out = [f"{words}: {listed(names, most)}." for words, names, most in lines if names]
+    out += told.guesses
     return out + [f"Left out: {reason}." for reason in _reasons(told.dropped)]
 
 

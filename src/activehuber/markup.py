@@ -31,6 +31,12 @@ SMALLEST = 1e-290
 LARGEST = 1e290
 
 MISSING = "–"
+# Numbers from this size are written with a power of ten, and all but 0 at so many decimals.
+LONGEST_PLAIN, POWERS = 1_000_000_000, 8
+# An axis that goes as far as this has its ticks as powers of ten: there is little room.
+LONGEST_TICK = 1_000_000
+# Characters that fit below a picture on a phone.
+TICK_CHARACTERS = 36
 
 
 # --- text -----------------------------------------------------------------------------------
@@ -106,7 +112,7 @@ def format_number(value: float | None, decimals: int, *, signed: bool = False) -
     value : float or None
         None, NaN and infinities are shown as a dash.
     decimals : int
-        Above 7, and for numbers from ten million, powers of ten are used.
+        Above 7 (`POWERS`), and for numbers from a thousand million, powers of ten are used.
     signed : bool, default=False
         Whether positive numbers get a plus sign.
 
@@ -118,14 +124,14 @@ def format_number(value: float | None, decimals: int, *, signed: bool = False) -
     --------
     >>> format_number(-2.5, 1)
     '−2.5'
-    >>> format_number(12345678.9, 1), format_number(2e-9, 12)
-    ('1.235e7', '2e−9')
+    >>> format_number(1234567890.0, 1), format_number(2e-9, 12)
+    ('1.235e9', '2e−9')
     """
     if value is None or not math.isfinite(value):
         return MISSING
     size = abs(Decimal(float(value)))
-    decimals = 0 if not size and decimals > 7 else decimals
-    if size >= 10_000_000 or (size and decimals > 7):
+    decimals = 0 if not size and decimals >= POWERS else decimals
+    if size >= LONGEST_PLAIN or (size and decimals >= POWERS):
         mantissa, exponent = f"{float(size):.3e}".split("e")
         shown = f"{float(mantissa):g}e{int(exponent)}".replace("-", "−")
     else:
@@ -179,6 +185,7 @@ def _ticks(low: float, high: float, *, whole: bool = False) -> list[tuple[float,
     step = mantissa * 10.0**power
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     decimals = max(0, -power + (mantissa == 2.5) - (mantissa == 10))
+    decimals = POWERS if max(-low, high) >= LONGEST_TICK else decimals
     return [(k * step, format_number(k * step, decimals)) for k in range(first, last + 1)]
 
 
@@ -187,8 +194,11 @@ def _log_ticks(low: float, high: float) -> list[tuple[float, str]]:
     parts = (1,) if last - first > 3 else (1, 3)
     every = max(1, (last - first) // 5)
     found = [m * 10.0**k for k in range(first, last + 1, every) for m in parts]
-    return [(v, format_number(v, max(0, -math.floor(math.log10(v) + 1e-9))))
-            for v in found if low <= v <= high]  # fmt: skip
+    found = [v for v in found if low <= v <= high]
+    decimals = [max(0, -math.floor(math.log10(v) + 1e-9)) for v in found]
+    if high >= LONGEST_TICK:
+        decimals = [POWERS] * len(found)
+    return [(v, format_number(v, d)) for v, d in zip(found, decimals, strict=True)]
 
 
 def axis_for(values: Vector, core: Vector, include: Sequence[float] = ()) -> Axis:
@@ -243,10 +253,16 @@ def cross(x: float, y: float, line: int | None, hint: str) -> str:
     )
 
 
+def _fitting(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Every so many of the ticks, so that their labels do not run together on a phone."""
+    taken = sum(len(text) + 2 for _, text in ticks)
+    return ticks[:: max(1, math.ceil(taken / TICK_CHARACTERS))]
+
+
 def _axis_marks(x_axis: Axis, y_axis: Axis) -> tuple[str, str, str]:
     """Grid, labels below, labels at the left."""
     grid, below, left = "", "", ""
-    for value, text in x_axis.ticks():
+    for value, text in _fitting(x_axis.ticks()):
         at = percent(x_axis.place(value))
         grid += f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="100%"/>'
         below += f'<text x="{at}" y="50%">{text}</text>'

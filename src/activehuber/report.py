@@ -22,6 +22,7 @@ from activehuber.markup import (
     LARGEST,
     LONGEST_SENTENCE,
     MISSING,
+    POWERS,
     SMALLEST,
     Axis,
     axis_for,
@@ -50,6 +51,9 @@ MAX_CLASSES = 12
 
 # Rows written as HTML too: what a reader without JavaScript sees.
 STATIC_LINES = 50
+
+# Columns whose numbers are typically as large as this are written with powers of ten.
+LONGEST_TYPICAL = 10_000_000
 
 VERDICTS = ("not believed", "kept", "trusted")
 VERDICT_CLASS = {"not believed": "removed", "kept": "kept", "trusted": "trusted"}
@@ -311,13 +315,15 @@ def _finite(value: float | None) -> bool:
 
 
 def _decimals(values: Iterable[float | str | None]) -> int:
-    """Decimals that give typical values four significant digits."""
+    """Decimals that give typical values four significant digits, or `POWERS` of ten."""
     numbers = [abs(v) for v in values if not isinstance(v, str) and v is not None]
     numbers = [v for v in numbers if 0.0 < v < math.inf]
     if not numbers:
         return 2
     # The median: a few absurd labels, which this page is about, must not decide.
-    return max(3 - math.floor(math.log10(float(np.median(numbers)))), 0)
+    typical = float(np.median(numbers))
+    # All of a column in one way; `format_number` spares only what is far too long.
+    return POWERS if typical >= LONGEST_TYPICAL else max(3 - math.floor(math.log10(typical)), 0)
 
 
 def _digits_of(report: Report) -> Digits:
@@ -326,7 +332,7 @@ def _digits_of(report: Report) -> Digits:
     given = [line.given for line in lines if not isinstance(line.given, str)]
     whole = all(float(v).is_integer() for v in given if math.isfinite(v))
     return Digits(
-        given=0 if whole else fitted,
+        given=0 if whole and fitted != POWERS else fitted,
         fitted=fitted,
         threshold=_decimals(
             [report.path.chosen]
@@ -351,7 +357,9 @@ def _figures(report: Report, digits: Digits) -> str:
         ("Not believed", f"{100 * share:.1f} %"),
     ]
     if report.scale is not None and math.isfinite(report.scale):
-        pairs.append(("Noise σ̂", format_number(report.scale, _decimals([report.scale]))))
+        # Three digits: it is an estimate.
+        scale = float(f"{report.scale:.3g}")
+        pairs.append(("Noise σ̂", format_number(scale, max(_decimals([scale]) - 1, 0))))
     if report.path is not None and math.isfinite(report.path.chosen):
         pairs.append(("Threshold ξ", format_number(report.path.chosen, digits.threshold)))
     return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in pairs)

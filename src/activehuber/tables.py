@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import difflib
 import hashlib
 import io
 import os
@@ -36,12 +37,16 @@ MISSING = frozenset(
 SNIFFED_LINES, SNIFFED_CELLS = 60, 20_000
 # Above this share of NUL bytes a file is no text; below it they are taken out.
 MOST_NULS = 0.01
+# The same for other control characters, among the first ones; below it they stay.
+MOST_CONTROLS, SNIFFED_TEXT = 0.01, 4_096
 # Characters with which a spreadsheet takes a cell for a formula (the last four are the wide
 # forms that some of them read alike).
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 # What a row takes at the peak of an audit: copies of its numbers, 8 bytes each (the file, the
 # table, the features), and bytes of what is found out about it.
 COPIES, BYTES_A_ROW = 5, 500
+# Characters of a message that is handed on.
+LONGEST_LINE = 500
 # Significant digits of computed numbers in CSV.
 DIGITS = 7
 
@@ -59,13 +64,15 @@ _SURELY_THOUSANDS = {
     ",": re.compile(r"[+-]?\d{1,3}(?:(?:,\d{3}){2,}(?:\.\d*)?|,\d{3}\.\d*)"),
     ".": re.compile(r"[+-]?\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d*)?|\.\d{3},\d*)"),
 }
+# Control characters other than NUL, tab and the ends of lines; ^Z once ended files.
+_CONTROLS = re.compile("[\x01-\x08\x0e-\x19\x1b-\x1f]")
+_MONTH_FIRST, _DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
 _DATES = (
     (re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:[T ]\d{1,2}:\d{2}.*)?"), "ISO8601"),
     (re.compile(r"\d{4}/\d{1,2}/\d{1,2}"), "%Y/%m/%d"),
     (re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}"), "%d.%m.%Y"),
-    (re.compile(r"\d{1,2}/\d{1,2}/\d{4}"), "%m/%d/%Y"),
+    (re.compile(r"\d{1,2}/\d{1,2}/\d{4}"), _MONTH_FIRST),
 )
-_DAY_FIRST = "%d/%m/%Y"
 
 
 class TableError(ValueError):
@@ -169,13 +176,26 @@ def _read_parquet(
     from pyarrow import parquet
 
     try:
-        table = parquet.read_table(io.BytesIO(content))
+        table = parquet.read_table(_arrow_stream(content))
         frame = arrow_frame(table, as_text)
     except (pa.ArrowException, OSError, ValueError, NotImplementedError) as error:
         raise TableError(f"{name} is no readable Parquet file: {first_line(error)}") from None
     if not len(table):
         raise TableError(f"{name} has no rows")
     return frame, []
+
+
+def _arrow_stream(content: bytes) -> Any:
+    """Bytes to read, in Arrow's own memory.
+
+    Arrow's threads may let go of what they read only after the table is there. If that is an
+    object of Python and Python is about to end, the process is aborted.
+    """
+    import pyarrow as pa
+
+    out = pa.BufferOutputStream()
+    out.write(content)
+    return pa.BufferReader(out.getvalue())
 
 
 def arrow_frame(table: Any, as_text: Collection[str] = ()) -> pd.DataFrame:
@@ -289,6 +309,8 @@ def _side_by_side(columns: list[Any]) -> pd.DataFrame:
 def _decode(content: bytes, name: str) -> tuple[str, list[str]]:
     """Bytes as text with line ends of one kind, and notes."""
     notes = []
+    if content[:2] in (b"PK", b"\x1f\x8b"):
+        raise TableError(f"{name} is packed or a spreadsheet; save the table as CSV or Parquet")
     encoding = _encoding_of(content)
     try:
         text = content.decode(encoding)
@@ -300,15 +322,15 @@ def _decode(content: bytes, name: str) -> tuple[str, list[str]]:
         text = content.decode("latin-1")
         notes.append("The file is not UTF-8; it was read as Latin-1.")
     nuls = text.count("\x00")
-    if nuls > MOST_NULS * len(text):
+    head = text[:SNIFFED_TEXT]
+    strange = len(_CONTROLS.findall(head))
+    if nuls > MOST_NULS * len(text) or strange > MOST_CONTROLS * len(head):
         raise TableError(
-            f"{name} is no text file (it is full of NUL bytes); give CSV or Parquet"
+            f"{name} is no text file (it holds bytes that no text has); give CSV or Parquet"
         )
     if nuls:
         text = text.replace("\x00", "")
         notes.append(f"{nuls} NUL {'byte' if nuls == 1 else 'bytes'} in the file left out.")
-    if content[:2] in (b"PK", b"\x1f\x8b"):
-        raise TableError(f"{name} is packed or a spreadsheet; save the table as CSV or Parquet")
     return text.replace("\r\n", "\n").replace("\r", "\n"), notes
 
 
@@ -350,7 +372,7 @@ def _split(text: str, delimiter: str, name: str) -> tuple[list[str], list[Any]]:
     encoded = text.encode("utf-8", "replace")
     try:
         table = arrow.read_csv(
-            io.BytesIO(encoded),
+            _arrow_stream(encoded),
             read_options=arrow.ReadOptions(
                 autogenerate_column_names=True, block_size=min(len(encoded) + 16, 2**31 - 1)
             ),
@@ -458,7 +480,7 @@ def _distinct_names(names: list[Any]) -> tuple[list[str], frozenset[str], list[s
 # --- cells ------------------------------------------------------------------------------
 
 
-def _stripped(cells: np.ndarray) -> list[str | None]:
+def _stripped(cells: Iterable[str]) -> list[str | None]:
     """Cells without outer blanks, None where there is nothing."""
     texts = (cell.strip() for cell in cells)
     return [None if text.lower() in MISSING else text for text in texts]
@@ -507,8 +529,11 @@ def parse_column(
         return column, note
     if {text.lower() for text in given} <= {"true", "false"} and np.all(present):
         return pd.Series([text.lower() == "true" for text in given]), None
-    dates, note = _dates(texts, given, name)
-    return (dates, note) if dates is not None else (_text_series(list(texts)), None)
+    layout = _date_layout(given)
+    dates = None if layout is None else _dates(texts, layout)
+    if layout is None or dates is None:
+        return _text_series(list(texts)), None
+    return dates, _doubt_of_dates(given, layout, name)
 
 
 def _as_floats(cells: np.ndarray) -> np.ndarray | None:
@@ -572,29 +597,55 @@ def _has_decimal_comma(columns: list[Any]) -> bool:
     return commas > points
 
 
-def _dates(
-    texts: list[str | None], given: list[str], name: str
-) -> tuple[pd.Series | None, str | None]:
+def _date_layout(given: list[str]) -> str | None:
+    """The one form that all cells have, or None if they are no dates."""
+    for pattern, layout in _DATES:
+        if given and all(pattern.fullmatch(text) for text in given):
+            day_first = layout == _MONTH_FIRST and _largest_part(given, 0) > 12
+            return _DAY_FIRST if day_first else layout
+    return None
+
+
+def _largest_part(given: list[str], place: int) -> int:
+    return max(int(text.split("/")[place]) for text in given)
+
+
+def _doubt_of_dates(given: list[str], layout: str, name: str) -> str | None:
+    """A sentence where days and months could as well be the other way round."""
+    if layout != _MONTH_FIRST or _largest_part(given, 1) > 12:
+        return None
+    return f"Column {name}: dates were read as month/day/year; no day settles it."
+
+
+def _dates(texts: list[str | None], layout: str) -> pd.Series | None:
+    """Dates of all cells, or None if some day is in no calendar."""
     import pandas as pd
 
-    for pattern, layout in _DATES:
-        if not all(pattern.fullmatch(text) for text in given):
-            continue
-        note = None
-        if layout == "%m/%d/%Y":
-            first = max(int(text.split("/")[0]) for text in given)
-            second = max(int(text.split("/")[1]) for text in given)
-            if first > 12:
-                layout = _DAY_FIRST
-            elif second <= 12:
-                note = f"Column {name}: dates were read as month/day/year; no day settles it."
-        try:
-            # One zone for all: mixed offsets are no single column otherwise.
-            found = pd.to_datetime(pd.Series(texts), format=layout, utc=True)
-        except (ValueError, TypeError, OverflowError):
-            return None, None
-        return found.dt.tz_localize(None), note
-    return None, None
+    try:
+        # One zone for all: mixed offsets are no single column otherwise.
+        found = pd.to_datetime(pd.Series(texts, dtype=object), format=layout, utc=True)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return found.dt.tz_localize(None)
+
+
+def text_date_layout(column: pd.Series, name: str) -> tuple[str | None, str | None]:
+    """The form of the dates in a column of text, and a sentence where that is a guess.
+
+    None if its cells are not all dates that the CSV reader would take for such.
+    """
+    # Each text once: dates repeat.
+    texts = _stripped(column.dropna().unique())
+    given = [text for text in texts if text is not None]
+    layout = _date_layout(given)
+    if layout is None or _dates(list(given), layout) is None:
+        return None, None
+    return layout, _doubt_of_dates(given, layout, name)
+
+
+def has_thousands(text: str) -> bool:
+    """Whether a cell looks like a number with separators of thousands."""
+    return any(pattern.fullmatch(text.strip()) for pattern in _THOUSANDS.values())
 
 
 def read_numbers(column: pd.Series) -> np.ndarray:
@@ -609,22 +660,25 @@ def read_numbers(column: pd.Series) -> np.ndarray:
     return found.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def read_dates(column: pd.Series) -> np.ndarray:
-    """A column as datetime64[ns] of shape (n,), NaT where a cell is no date."""
+def read_dates(column: pd.Series, layout: str | None = None) -> np.ndarray:
+    """A column as datetime64[ns] of shape (n,), NaT where a cell is no date.
+
+    Text is read in the form `layout`, or if that is None in the one that all cells have.
+    """
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         zone = getattr(column.dt, "tz", None)
         plain = column if zone is None else column.dt.tz_convert("UTC").dt.tz_localize(None)
         return plain.to_numpy(dtype="datetime64[ns]")
-    texts = [
-        None if none else str(cell) for cell, none in zip(column, column.isna(), strict=True)
-    ]
-    given = [text for text in texts if text is not None]
-    found, _ = _dates(list(texts), given, "") if given else (None, None)
-    if found is not None:
-        return found.to_numpy(dtype="datetime64[ns]")
-    return np.full(len(column), np.datetime64("NaT", "ns"))
+    places, cells = pd.factorize(column)  # each text once; −1 where there is none
+    texts = _stripped(map(str, cells))
+    layout = layout or _date_layout([text for text in texts if text is not None])
+    if layout is None:
+        return np.full(len(column), np.datetime64("NaT", "ns"))
+    written = pd.Series([*texts, None], dtype=object)
+    found = pd.to_datetime(written, format=layout, utc=True, errors="coerce")
+    return found.dt.tz_localize(None).to_numpy(dtype="datetime64[ns]")[places]
 
 
 def offending(column: pd.Series, numbers: np.ndarray, most: int = 3) -> str | None:
@@ -810,6 +864,13 @@ def listed(names: Iterable[Any], most: int = 5) -> str:
     return f"{text} and {len(every) - most} more" if len(every) > most else text
 
 
+def like(name: str, names: Iterable[str]) -> str:
+    """A question in brackets if one of the names is nearly this one, else nothing."""
+    folded = {each.casefold(): each for each in names}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return f" (did you mean {shortened(folded[near[0]])!r}?)" if near else ""
+
+
 def shortened(value: Any, most: int = 30) -> str:
     """A value on one line, cut after some characters."""
     text = " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
@@ -817,8 +878,10 @@ def shortened(value: Any, most: int = 30) -> str:
 
 
 def first_line(error: object) -> str:
-    """The first line of a message."""
-    return shortened(next(iter(str(error).strip().splitlines()), type(error).__name__), 200)
+    """The first line of a message; one that is very long is cut after a word."""
+    text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    line = shortened(text, LONGEST_LINE)
+    return f"{line.rpartition(' ')[0]} …" if line.endswith("…") and " " in line else line
 
 
 def mask_of_words(column: pd.Series, name: str) -> Mask:

@@ -42,6 +42,8 @@ WINDOW_STOPS = 16
 WINDOW_NUMBERS = 20_000
 # Sizes are compared at this share of them, which no bad labels reach unless they are most.
 LOW_SHARE = 0.35
+# Quality of a dropped label at most.
+HIGHEST_DROPPED = 0.499
 # Growth is taken at this discount: windows differ by chance.
 DOUBT = 0.7
 
@@ -304,11 +306,12 @@ def quality(errors: Vector, cuts: Vector, kept: Mask, trusted: Mask) -> Vector:
     Kept labels lie at or above ½ and dropped ones below. Where the cut that decided is
     not the one given here (a fixed threshold drops nothing; refinements go by in-sample
     residuals), all cuts are widened by one factor to hold every kept label, trusted ones
-    aside, and a dropped label inside its cut is put just below ½.
+    aside, and no dropped label is put above 0.499, so that it stays below ½ with the few
+    digits of a table.
     """
     ratio = share_of(errors, cuts)
     widest = np.max(ratio[kept & ~trusted & np.isfinite(ratio)], initial=1.0)
     scores = 1.0 / (1.0 + (ratio / widest) ** 2)
     scores[kept] = np.maximum(scores[kept], 0.5)
-    scores[~kept] = np.minimum(scores[~kept], np.nextafter(0.5, 0.0))
+    scores[~kept] = np.minimum(scores[~kept], HIGHEST_DROPPED)
     return scores

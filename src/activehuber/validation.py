@@ -156,9 +156,17 @@ def check_labels(y: Any, n_samples: int) -> Matrix:
         raise ValueError(
             "requires y to be passed, but the target y is None; mark unlabelled rows by NaN"
         )
-    y = check_array(
-        y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
-    )
+    try:
+        y = check_array(
+            y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
+        )
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+        raise ValueError(
+            "y must hold numbers, with NaN where there is no label; for classes given as words "
+            f"use HLClassifier ({error})"
+        ) from None
     if y.ndim == 0 or y.ndim > 2:
         raise ValueError(f"y must have shape (n,) or (n, q), got {y.shape}")
     if len(y) != n_samples:

@@ -173,8 +173,12 @@ def _column_numbers(columns: Any, names: Any, n_features: int) -> Any:
 
 def _named(name: str, names: Any) -> int:
     if names is None:
-        raise KeyError("X has no column names; pass a data frame or use column numbers")
+        # Not a KeyError: its text would be shown in quotes.
+        raise ValueError(
+            "X has no column names; pass a data frame or use column numbers (a scaler before "
+            'the model keeps names with StandardScaler().set_output(transform="pandas"))'
+        )
     places = np.flatnonzero(np.asarray(names) == name)
     if len(places) == 0:
-        raise KeyError(f"no column is named {name!r}")
+        raise ValueError(f"no column is named {str(name)!r}")
     return int(places[0])

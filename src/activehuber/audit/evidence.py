@@ -60,6 +60,6 @@ def gather(choice: Choice, table: Encoded, options: Options) -> Evidence:
         similar,
         path,
         left_at(path, len(judged.rows)),
-        reasons_of(judged, similar),
+        reasons_of(judged, similar, table),
         (*path_notes, *similar.notes),
     )

@@ -6,6 +6,7 @@ table, labels, names as they came -> Options, Labels, Encoded
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,15 @@ from activehuber.basis import APPROXIMATION_NAMES
 from activehuber.features import TableFeatures, words_of
 from activehuber.model_selection import is_missing
 from activehuber.rows import Rows
-from activehuber.tables import TableError, listed, offending, read_numbers, shortened
+from activehuber.tables import (
+    TableError,
+    has_thousands,
+    like,
+    listed,
+    offending,
+    read_numbers,
+    shortened,
+)
 from activehuber.views import View
 
 if TYPE_CHECKING:
@@ -30,6 +39,9 @@ AUTO = "auto"
 LARGEST_EXACT = 10_000
 # Functions that stand for the kernel above that.
 N_COMPONENTS = 500
+
+# Fewer labels than this may each have a class of its own.
+FEWEST_TO_TELL = 5
 
 Progress = Callable[[float, str], None]
 
@@ -47,10 +59,7 @@ class Options:
     title: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.coverage, (int, float)) or not 0.0 < self.coverage < 1.0:
-            raise TableError(
-                f"coverage must be a number between 0 and 1, got {self.coverage!r}"
-            )
+        check_coverage(self.coverage)
         if self.approximation not in (AUTO, None, *APPROXIMATION_NAMES):
             raise TableError(
                 f"approximation must be auto, none, {', '.join(APPROXIMATION_NAMES)}, got "
@@ -67,6 +76,12 @@ class Options:
         if self.approximation != AUTO:
             return self.approximation
         return "nystrom" if n_labels > LARGEST_EXACT else None
+
+
+def check_coverage(coverage: Any) -> None:
+    """Raise unless intervals can hold such a share of the labels."""
+    if not isinstance(coverage, (int, float)) or not 0.0 < coverage < 1.0:
+        raise TableError(f"coverage must be a number between 0 and 1, got {coverage!r}")
 
 
 def say_nothing(share: float, words: str) -> None:
@@ -108,6 +123,7 @@ class Labels:
             given = ~column.isna().to_numpy()
             values = objects(words)
             values[~given] = None
+            _check_classes(values[given], name)
         else:
             flags = _holds_flags(column)
             values = np.full(n_rows, np.nan) if flags else read_numbers(column)
@@ -115,7 +131,8 @@ class Labels:
             if bad:
                 raise TableError(
                     f"target {shortened(name)!r} must hold finite numbers, but not: {bad}; "
-                    "mend them, leave them empty, or use --classify for classes"
+                    f"mend them, leave them empty{_on_thousands(column, values)}, or use "
+                    "classify=True for classes (on the command line --classify)"
                 )
             given = ~np.isnan(values)
         if not np.any(given):
@@ -123,6 +140,25 @@ class Labels:
                 f"target {shortened(name)!r} has no label at all: at least some rows need one"
             )
         return cls(values, given, classify, name)
+
+
+def _check_classes(labels: np.ndarray, name: str) -> None:
+    """Raise if most labels are alone in their class: such a target is one of numbers."""
+    counts = Counter(labels.tolist())
+    alone = sum(count == 1 for count in counts.values())
+    if alone > 0.5 * len(labels) and len(labels) >= FEWEST_TO_TELL:
+        raise TableError(
+            f"target {shortened(name)!r}: {alone} of {len(labels)} labels are alone in their "
+            "class, so nothing can be learnt of it; leave classify out if labels are numbers "
+            "(on the command line --classify)"
+        )
+
+
+def _on_thousands(column: pd.Series, numbers: np.ndarray) -> str:
+    """A hint if what is no number has separators of thousands."""
+    cells = column[np.isnan(numbers) & ~column.isna().to_numpy()]
+    some = any(isinstance(cell, str) and has_thousands(cell) for cell in cells)
+    return ", write 1234 where it says 1,234" if some else ""
 
 
 def _as_series(y: Any) -> pd.Series:
@@ -217,6 +253,8 @@ class Encoded:
         Of the rows; `id_name` is the name of their column.
     digest : str
         A hash of the table.
+    frame : pandas.DataFrame or None
+        Its cells as they came; None where they are far away.
     """
 
     features: TableFeatures
@@ -226,6 +264,7 @@ class Encoded:
     names: np.ndarray
     id_name: str
     digest: str
+    frame: pd.DataFrame | None = None
 
 
 def views_of_features(
@@ -238,14 +277,25 @@ def views_of_features(
     for number, view in enumerate(views):
         columns = [view.columns] if isinstance(view.columns, str) else list(view.columns)
         spoken = view.name or f"view{number}"
-        lost = [name for name in columns if name not in features.columns_]
-        if lost:
-            raise TableError(
-                f"view {spoken!r}: {listed(lost)} cannot be used; there is no such column, or "
-                "it was left out as constant, empty or an id"
-            )
+        for name in columns:
+            _check_in_use(name, spoken, features)
         mine = clone(view)
         mine.columns = features.places_of(columns)
         mine.name = spoken
         out.append(mine)
     return out
+
+
+def _check_in_use(name: Any, view: str, features: TableFeatures) -> None:
+    """Raise unless a column of a view is one that is learnt from."""
+    if name in features.columns_:
+        return
+    if name in features.left_out_:
+        raise TableError(
+            f"view {view!r}: column {shortened(name)!r} was left out of the table "
+            f"({features.left_out_[name]}); leave it out of the view too"
+        )
+    raise TableError(
+        f"view {view!r}: there is no column {shortened(name)!r} to learn from"
+        f"{like(str(name), features.columns_)}; there are {listed(features.columns_, 12)}"
+    )

@@ -132,6 +132,11 @@ def _csv_column(name: str, values: np.ndarray) -> Any:
     return values
 
 
+def is_polars(X: Any) -> bool:
+    """Whether a table came as a polars frame."""
+    return type(X).__module__.partition(".")[0] == "polars"
+
+
 def as_polars(frame: pd.DataFrame) -> Any:
     """The same table for those who came with polars."""
     import polars as pl

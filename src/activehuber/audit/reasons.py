@@ -1,24 +1,35 @@
 """Verdicts in words: what was given, what the other rows say, what similar rows have.
 
-judged labels, similar rows -> one sentence a label
+judged labels, similar rows, gaps -> one sentence a label
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from activehuber.audit.inputs import Encoded
 from activehuber.audit.similar import Similar
 from activehuber.audit.verdicts import Judged
-from activehuber.tables import shortened
+from activehuber.tables import listed, shortened
 
 # Labels of at least this size are written with a power of ten.
 LONGEST_PLAIN = 1e9
 
 
-def reasons_of(judged: Judged, similar: Similar) -> list[str]:
+def reasons_of(judged: Judged, similar: Similar, table: Encoded) -> list[str]:
     """One sentence a label, in the order of the rows."""
-    if judged.classes:
-        return _class_reasons(judged, similar)
+    reasons = _class_reasons if judged.classes else _number_reasons
+    out = reasons(judged, similar)
+    if table.frame is None:  # the cells are not at hand
+        return out
+    gaps = table.features.missing_in(table.frame, judged.rows[similar.wanted])
+    for i, names in zip(similar.wanted.tolist(), gaps, strict=True):
+        if names:
+            out[i] += f"; {listed(names, 3)} {'is' if len(names) == 1 else 'are'} missing here"
+    return out
+
+
+def _number_reasons(judged: Judged, similar: Similar) -> list[str]:
     half = judged.half
     usual, width = _decimals(half, 0.0), rough(half)
     certain = usual is not None and np.isfinite(half) and half > 0.0
@@ -80,8 +91,8 @@ def _decimals(unit: float, value: float) -> int | None:
 
 
 def rough(value: float) -> str:
-    """A width with two digits, without an exponent."""
+    """A width with two or three digits, without an exponent."""
     if not np.isfinite(value) or value == 0.0:
         return f"{value:g}"
     digits = max(0, 1 - int(np.floor(np.log10(abs(value)))))
-    return f"{value:.{digits}f}"
+    return f"{float(f'{value:.3g}') if digits == 0 else value:.{digits}f}"

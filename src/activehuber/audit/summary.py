@@ -158,8 +158,8 @@ def _findings(
         inside = left_out <= judged.half
         if np.any(kept):
             out.append(
-                f"Intervals aim to hold {coverage:.0%} of right labels; they hold "
-                f"{np.mean(inside[kept]):.0%} of those kept, each left out in turn."
+                f"Intervals (± in the reasons) aim to hold {coverage:.0%} of right labels; "
+                f"they hold {np.mean(inside[kept]):.0%} of those kept, each left out in turn."
             )
     chance = 1.0 / max(2, len(judged.classes))
     little = explained < LITTLE_EXPLAINED if not judged.classes else explained < chance + 0.1
@@ -198,17 +198,24 @@ def _settings(
 
     import activehuber
 
+    names = [f"{view.name}: " for view in regressor.views or ()] or [""]
     kernels = [
-        f"{view.kernel.name}, gamma {_short(view.kernel.gamma)}"
-        for view in regressor._settings.views
+        f"{name}{view.kernel.name}, gamma {_short(view.kernel.gamma)}"
+        for name, view in zip(names, regressor._settings.views, strict=True)
     ]
-    named = {f"chosen {key}": _short(value) for key, value in parameters.items()}
+    alpha = regressor._settings.alpha
+    # What is told of the fit itself is not told twice; its alpha differs from the one chosen
+    # where the choice was made on some of the labels.
+    said = {"kernel", "gamma", "views"}
+    if _short(parameters.get("alpha")) == _short(float(alpha)):
+        said.add("alpha")
+    named = {f"chosen {k}": _short(v) for k, v in parameters.items() if k not in said}
     pairs = {
         "model": type(choice.estimator).__name__,
         **named,
         "kernel": "; ".join(kernels),
         "approximation": _approximation_words(regressor),
-        "alpha": f"{regressor._settings.alpha:.6g}",
+        "alpha": f"{alpha:.6g}",
         "threshold": _short(regressor.threshold_),
         "labels the choice was made on": str(choice.selection_rows),
         "features": str(len(table.features.source_)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from activehuber.audit.inputs import (
     Labels,
     Options,
     Progress,
+    check_coverage,
     check_trusted,
     hash_of,
     row_names,
@@ -28,8 +30,10 @@ from activehuber.audit.inputs import (
 )
 from activehuber.audit.outputs import (
     as_polars,
+    is_polars,
     labels_table,
     page_of,
+    predict_columns,
     predictions_table,
     table_csv,
 )
@@ -37,7 +41,7 @@ from activehuber.audit.summary import Summary, summarise
 from activehuber.features import TableFeatures, as_frame
 from activehuber.report import Report, render
 from activehuber.rows import ArrayRows, threads_for
-from activehuber.tables import write_file
+from activehuber.tables import shortened, write_file
 from activehuber.views import View
 
 
@@ -48,10 +52,12 @@ class Audit:
     Attributes
     ----------
     labels : pandas or polars DataFrame
-        One row a label, worst first: id or `row` (from 1), `given`, `fitted`, `lower`,
-        `upper`, `residual` (leave-one-out, in units of σ̂), `left_at` (the threshold ξ at
-        which it left the free set; missing if it did not down to the fit's own ξ),
-        `quality`, `verdict` ("not believed", "kept" or "trusted") and `reason`.
+        One row a label, worst first: id or `row` (from 1), `given`, `fitted` (the model at
+        its row, in which a label that was kept has its own say), `lower` and `upper` (the
+        interval around `fitted`), `residual` (leave-one-out, in units of σ̂), `left_at` (the
+        threshold ξ at which it left the free set; missing if it did not down to the fit's own
+        ξ), `quality`, `verdict` ("not believed", "kept" or "trusted") and `reason`, whose
+        "expected" is what the other labels say, without the label itself.
     predictions : pandas or polars DataFrame
         One row for each without a label: id or `row`, `prediction`, `lower`, `upper`; for
         classes also `probability`.
@@ -78,6 +84,55 @@ class Audit:
     summary: Summary
     model: Pipeline
     report: Report
+
+    def __repr__(self) -> str:
+        summary, names = self.summary, self.labels.columns
+        row, verdict, reason = (self.labels[n][0] for n in (names[0], "verdict", "reason"))
+        return (
+            f"Audit of {shortened(self.report.title)}: {summary.n_rows:,} rows, target "
+            f"{shortened(summary.target)}\n"
+            f"{summary.n_not_believed:,} of {summary.n_labelled:,} labels not believed, "
+            f"{summary.n_unlabelled:,} without a label predicted\n"
+            f"worst label: {shortened(names[0])} {shortened(row)}, {verdict}: "
+            f"{shortened(reason, 200)}"
+        )
+
+    def _repr_html_(self) -> str:
+        first, second, _ = map(escape, repr(self).split("\n"))
+        return f"<p>{first}<br>{second}</p>{self.labels.head(5)._repr_html_()}"
+
+    def predict(self, X: Any, coverage: float = 0.9) -> Any:
+        """Predictions with intervals for the rows of any table with the same columns.
+
+        Parameters
+        ----------
+        X : pandas or polars DataFrame, or array, of shape (n_rows, n_columns)
+        coverage : float, default=0.9
+            Share of right labels that intervals are to hold.
+
+        Returns
+        -------
+        pandas or polars DataFrame of n_rows rows
+            `prediction`, `lower`, `upper`; for classes the latter are missing and there is
+            `probability`. Of pandas the index is that of X.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import audit
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> found = audit(X, np.sin(X.ravel()))
+        >>> found.predict([[1.5], [3.0]]).columns.tolist()
+        ['prediction', 'lower', 'upper']
+        """
+        import pandas as pd
+
+        check_coverage(coverage)
+        features, estimator = self.model.named_steps.values()
+        columns = predict_columns(estimator, features.transform(X), coverage)
+        if is_polars(X):
+            return as_polars(pd.DataFrame(columns))
+        return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
     def to_csv(self, path: str | Path) -> None:
         """Write `labels`; text that a spreadsheet would run gets an apostrophe in front.
@@ -241,9 +296,9 @@ def audit(
     features = TableFeatures().fit(frame)
     rows = ArrayRows(features.transform(frame))
     digest = data_hash or hash_of(frame, labels)
-    encoded = Encoded(features, rows, labels, mask, names, id_name, digest)
+    encoded = Encoded(features, rows, labels, mask, names, id_name, digest, frame)
     found = audit_encoded(encoded, estimator, views, options)
-    if type(X).__module__.partition(".")[0] != "polars":
+    if not is_polars(X):
         return found
     return replace(
         found, labels=as_polars(found.labels), predictions=as_polars(found.predictions)

@@ -37,6 +37,10 @@ from activehuber.tables import TableError, first_line, listed
 MOST_DOUBTED, SAMPLES = 24, 8
 PICTURE_WIDTH, PICTURE_QUALITY = 320, 80
 COVERAGE = 0.9
+# Frames that cannot be used, each with its reason, before the others are only counted.
+MOST_PROBLEMS = 20
+COUNTS, DOUBTED = "counts.csv", "doubted.csv"
+FILES = (COUNTS, DOUBTED, "report.html", "model.skops")
 
 Tell = Callable[[float, str], None]
 
@@ -69,6 +73,15 @@ class Counted:
         columns = {name: _rounded(values) for name, values in self.columns.items()}
         return counts_csv(self.frames.numbers, columns)
 
+    def doubted_csv(self) -> bytes:
+        """frame,given,fitted,lower,upper of the counts not believed, worst first."""
+        places = np.searchsorted(self.frames.numbers, self.doubted)
+        names = {"fitted": "count", "lower": "lower", "upper": "upper"}
+        fitted = {name: self.columns[source][places] for name, source in names.items()}
+        columns = {"given": self.given[places], **fitted}
+        rounded = {name: _rounded(values) for name, values in columns.items()}
+        return counts_csv(self.doubted.tolist(), rounded)
+
 
 def _rounded(values: Vector) -> list[float]:
     """Three decimals are more than enough of a count."""
@@ -86,13 +99,11 @@ class Trained:
     def files(self) -> dict[str, bytes]:
         """Names and contents."""
         return {
-            "counts.csv": self.counted.csv(),
+            COUNTS: self.counted.csv(),
+            DOUBTED: self.counted.doubted_csv(),
             "report.html": self.page.encode(),
             "model.skops": model_bytes(self.model),
         }
-
-
-FILES = ("counts.csv", "report.html", "model.skops")
 
 
 def train(
@@ -111,7 +122,7 @@ def train(
     path : Path
         A folder of images, or a video file.
     counts : Path
-        CSV with frame,count or frame,left,right.
+        CSV with frame,count or frame,left,right; see `read_counts`.
     roi : Path or None
         An image of the frames' shape, non-zero where people are counted.
     perspective : Path or None
@@ -156,11 +167,17 @@ def train(
     )
     model = CrowdModel(scene, counter, backgrounds.images[-1], described.columns)
     tell(0.92, "drawing the page")
-    return Trained(model, counted, _page(counted, model, backgrounds))
+    page = _page(counted, model, backgrounds, table=COUNTS, source=counts.name)
+    return Trained(model, counted, page)
 
 
 def count(
-    model_path: Path, path: Path, *, page: bool, tell: Tell = lambda share, words: None
+    model_path: Path,
+    path: Path,
+    *,
+    page: bool,
+    table: str = COUNTS,
+    tell: Tell = lambda share, words: None,
 ) -> tuple[Counted, CrowdModel, str]:
     """Count the frames of a video with a trained model.
 
@@ -172,6 +189,8 @@ def count(
         A folder of images, or a video file.
     page : bool
         Whether to draw the page.
+    table : str, default="counts.csv"
+        Name of the file that the counts go to, for the page.
 
     Returns
     -------
@@ -210,7 +229,11 @@ def count(
     none = np.full(len(frames), np.nan)
     columns, notes = model.counter.count(described), _notes(frames, described)
     counted = Counted(frames, columns, none, np.empty(0, dtype=int), notes)
-    return counted, model, _page(counted, model, backgrounds) if page else ""
+    if not page:
+        return counted, model, ""
+    # With its folder, since all models have one name.
+    source = Path(*model_path.parts[-2:]).as_posix()
+    return counted, model, _page(counted, model, backgrounds, table=table, source=source)
 
 
 def _find_frames(path: Path, tell: Tell) -> Frames:
@@ -286,13 +309,21 @@ def _notes(frames: Frames, described: Described) -> tuple[str, ...]:
         many = len(frames.missing)
         words = "1 frame number has" if many == 1 else f"{many} frame numbers have"
         notes.append(f"{words} no file: {listed(frames.missing)}.")
-    return (*notes, *(f"{problem[0].upper()}{problem[1:]}." for problem in described.problems))
+    # That a video is broken is in the notes of its frames already.
+    told = [p for p in described.problems if not (frames.broken and p.endswith(frames.broken))]
+    notes += [f"{problem[0].upper()}{problem[1:]}." for problem in told[:MOST_PROBLEMS]]
+    if len(told) > MOST_PROBLEMS:
+        more = len(told) - MOST_PROBLEMS
+        notes.append(f"{more} more {'frame' if more == 1 else 'frames'} cannot be used.")
+    return tuple(notes)
 
 
 # --- the page ---------------------------------------------------------------------------
 
 
-def _page(counted: Counted, model: CrowdModel, backgrounds: Backgrounds) -> str:
+def _page(
+    counted: Counted, model: CrowdModel, backgrounds: Backgrounds, *, table: str, source: str
+) -> str:
     frames, counter = counted.frames, model.counter
     columns = (counted.given, *(counted.columns[name] for name in ("count", "lower", "upper")))
     bad = set(counted.doubted.tolist())
@@ -310,7 +341,7 @@ def _page(counted: Counted, model: CrowdModel, backgrounds: Backgrounds) -> str:
     drawn = _pictures(frames, model.scene, backgrounds, {*shown, *samples.tolist()})
     report = CrowdReport(
         title=frames.path.name,
-        source=str(frames.path.name),
+        source=source,
         facts=_facts(counted, model),
         target_names=counter.names,
         frames=tuple(lines),
@@ -319,6 +350,9 @@ def _page(counted: Counted, model: CrowdModel, backgrounds: Backgrounds) -> str:
         skipped=counted.notes,
         settings=_settings(model),
         background=_jpeg(backgrounds.images[len(backgrounds.images) // 2]),
+        remarks=_cautions(counted),
+        table=table,
+        doubted_table=DOUBTED if _has_given(counted) else "",
     )
     return render(report)
 
@@ -351,17 +385,31 @@ def _jpeg(image: Image) -> bytes:
 def _facts(counted: Counted, model: CrowdModel) -> tuple[tuple[str, str], ...]:
     values = counted.columns["count"]
     known = values[np.isfinite(values)]
-    given = int(np.isfinite(counted.given).sum())
+    error = f"{model.counter.held_out:.2f}"
     facts = [
         ("frames", f"{len(values)}"),
         ("mean count", f"{known.mean():.1f}"),
         ("smallest to largest", f"{known.min():.0f}–{known.max():.0f}"),
-        ("error on held-out frames", f"{model.counter.held_out:.2f}"),
     ]
-    if given:
-        facts.insert(1, ("counted by hand", f"{given}"))
-        facts.insert(2, ("not believed", f"{len(counted.doubted)}"))
-    return tuple(facts)
+    if not _has_given(counted):
+        return (*facts, ("error on held-out frames at training", error))
+    facts.insert(1, ("counted by hand", f"{np.isfinite(counted.given).sum()}"))
+    facts.insert(2, ("not believed", f"{len(counted.doubted)}"))
+    return (*facts, ("error on held-out frames", error))
+
+
+def _has_given(counted: Counted) -> bool:
+    return bool(np.isfinite(counted.given).any())
+
+
+def _cautions(counted: Counted) -> tuple[str, ...]:
+    """What not to read into the figures."""
+    if _has_given(counted):
+        return ()
+    return (
+        "The error was measured at training. On these frames it is not known, and may be "
+        "larger if light or crowd have changed: count a few of them by hand to see.",
+    )
 
 
 def _settings(model: CrowdModel) -> tuple[tuple[str, str], ...]:
@@ -375,6 +423,7 @@ def _settings(model: CrowdModel) -> tuple[tuple[str, str], ...]:
         ("features averaged over", f"{setting.smoothing:g} frames (standard deviation)"),
         ("time chain, over alpha", f"{setting.chain:g}"),
         ("agreement of views, over alpha", f"{setting.agreement:g}"),
+        ("weights of views", ", ".join(f"{c:.3g}" for c in setting.weights) or "equal"),
         ("frames in the fit", f"{len(counter.numbers)}, {counter.n_counted} of them counted"),
         ("chosen on", "five contiguous folds and two halves of the counted frames"),
         ("mean error on held-out folds", f"{counter.held_out:.3f} (believed counts)"),
@@ -402,5 +451,5 @@ def summary(counted: Counted, model: CrowdModel, most: int = 10) -> list[str]:
             f"({lower:.0f} to {upper:.0f})"
         )
     if len(counted.doubted) > most:
-        lines.append(f"and {len(counted.doubted) - most} more: see the page")
-    return lines
+        lines.append(f"and {len(counted.doubted) - most} more: see {DOUBTED}")
+    return [*lines, *_cautions(counted)]

@@ -373,7 +373,7 @@ def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
     smoothings = SMOOTHINGS if uncounted else (0.0,)
     search.disbelieve(Setting(smoothing=smoothings[len(smoothings) // 2]))
     grid = [Setting(s, joint, w) for s, joint, w in product(smoothings, JOINT, WIDTHS)]
-    for _ in range(2):
+    for last in (False, True):
         search.look(grid, RIDGES)
         best = search.ranked()[0]
         report(
@@ -381,7 +381,8 @@ def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
             f"{best.width:g}"
         )
         before = search.believed
-        search.disbelieve(best)
+        if not last:
+            search.disbelieve(best)
         if np.array_equal(before, search.believed):
             break
         search.tried = {}

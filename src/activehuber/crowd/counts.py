@@ -1,13 +1,14 @@
 """counts.csv: the frames that someone counted, and the counts of every frame.
 
-frame,count or frame,left,right -> one row for each frame, NaN where nobody counted
+frame,count or frame,left,right -> one row for each frame, NaN where nobody counted; a frame is
+its number or the name of its file
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -66,7 +67,8 @@ def read_counts(path: str | Path, frames: Frames) -> Counts:
     ----------
     path : str or Path
         A table (CSV or Parquet) with columns frame and count, or frame, left and right, in any
-        order; others are ignored. An empty cell is no count.
+        order; others are ignored. Frames are given by number, or in every line by the name of
+        the image file. An empty cell is no count.
     frames : Frames
         The camera's frames.
 
@@ -82,8 +84,7 @@ def read_counts(path: str | Path, frames: Frames) -> Counts:
     counted = np.any(~np.isnan(values), axis=1)
     if names == DIRECTIONS and TOTAL[0] in titles:
         _check_totals(_counts_of(table, titles[TOTAL[0]], path), counted, path)
-    numbers = _frame_numbers(table.frame[titles[FRAME]], counted, path)
-    rows = _rows_of_frames(numbers, frames, path)
+    rows = _rows_of_frames(table.frame[titles[FRAME]], counted, frames, path)
     out = np.full((len(frames), len(names)), np.nan)
     out[rows] = values[counted]
     _check_enough(out, names, path)
@@ -162,47 +163,95 @@ def _reads_with_point(cell: object) -> bool:
     return not isinstance(cell, (bool, np.bool_))
 
 
-def _frame_numbers(column: pd.Series, counted: Mask, path: Path) -> Vector:
-    """Frame numbers of shape (n_rows,), NaN in rows without a count."""
-    numbers = _numbers_of(column, str(column.name), path, "give frame numbers from 1")
-    gone = counted & np.isnan(numbers)
-    if np.any(gone):
-        _blame(path, gone, "a count without a frame number; give it, or delete the line")
-    with np.errstate(invalid="ignore"):  # inf − inf, which is no whole number either
-        broken = ~np.isnan(numbers) & ~(numbers % 1 == 0)
-    if np.any(broken):
-        number = f"frame {numbers[np.argmax(broken)]:g} is not a whole number"
-        _blame(path, broken, f"{number}; give frame numbers from 1")
-    return np.where(counted, numbers, np.nan)
+# --- frames -----------------------------------------------------------------------------
 
 
-# --- checks -----------------------------------------------------------------------------
-
-
-def _rows_of_frames(numbers: Vector, frames: Frames, path: Path) -> np.ndarray:
+def _rows_of_frames(column: pd.Series, counted: Mask, frames: Frames, path: Path) -> np.ndarray:
     """Positions among the frames of those rows that have a count, in the order of the file."""
-    places = {number: place for place, number in enumerate(frames.numbers)}
-    used = ~np.isnan(numbers)
-    strange = used & ~np.isin(numbers, frames.numbers)
+    gone = counted & column.isna().to_numpy()
+    if np.any(gone):
+        _blame(path, gone, "a count without a frame; give it, or delete the line")
+    named = _given_by_name(column, frames, path)
+    known: Sequence[int | str] = frames.names if named else frames.numbers
+    given: Sequence[int | str | None] = (
+        _file_names(column, frames) if named else _frame_numbers(column, path)
+    )
+    places: dict[int | str | None, int] = {frame: k for k, frame in enumerate(known)}
+    strange = counted & np.array([frame not in places for frame in given])
     if np.any(strange):
-        which = listed([f"{number:.0f}" for number in numbers[strange]])
+        which = listed(frame for frame, wrong in zip(given, strange, strict=True) if wrong)
         many = int(np.sum(strange))
         _blame(
             path,
             strange,
             f"{many} {'count is' if many == 1 else 'counts are'} for frames that do not exist "
             f"in {frames.path}: {which} (it has {len(frames)} frames, "
-            f"{frames.numbers[0]} to {frames.numbers[-1]}); mend or delete",
+            f"{shortened(known[0])} to {shortened(known[-1])}); mend or delete",
         )
-    seen: set[float] = set()
-    again = np.zeros(len(numbers), dtype=bool)
-    for row in np.flatnonzero(used):
-        again[row] = numbers[row] in seen
-        seen.add(numbers[row])
-    if np.any(again):
-        which = listed(f"{number:.0f}" for number in dict.fromkeys(numbers[again]))
+    rows = [places[frame] for frame, wanted in zip(given, counted, strict=True) if wanted]
+    _check_once(rows, counted, frames, path)
+    return np.array(rows, dtype=int)
+
+
+def _given_by_name(column: pd.Series, frames: Frames, path: Path) -> bool:
+    """Whether frames are given by file name; a column of both is an error."""
+    present = ~column.isna().to_numpy()
+    is_text = np.array([isinstance(cell, str) for cell in column])
+    names = is_text & present & np.array([not _reads_with_point(cell) for cell in column])
+    if frames.path.is_file() or not np.any(names):
+        # Frames of a video have numbers alone.
+        return False
+    others = present & ~names
+    if np.any(others):
+        # The rarer kind is the slip.
+        wrong, words = names, "is not a number, as others are"
+        if np.sum(names) > np.sum(others):
+            wrong, words = others, "is a number, others are file names"
+        cell = shortened(column.iloc[int(np.argmax(wrong))])
+        hint = "give frame numbers from 1 or file names, not both"
+        _blame(path, wrong, f"{cell!r} in {str(column.name)!r} {words}; {hint}")
+    return True
+
+
+def _file_names(column: pd.Series, frames: Frames) -> list[str | None]:
+    """Cells without the folder of the frames; one of another folder stays as it is."""
+    home = frames.path.resolve().name
+    found: list[str | None] = []
+    for cell in column:
+        # Lists made on Windows have the other slash.
+        *folders, name = str(cell).strip().replace("\\", "/").split("/")
+        inside = [part for part in folders if part not in ("", ".")][-1:] in ([], [home])
+        found.append(name if inside else str(cell).strip())
+    return found
+
+
+def _frame_numbers(column: pd.Series, path: Path) -> list[int | None]:
+    """Frame numbers, None where a cell is empty."""
+    numbers = _numbers_of(column, str(column.name), path, "give frame numbers from 1")
+    with np.errstate(invalid="ignore"):  # inf − inf, which is no whole number either
+        broken = ~np.isnan(numbers) & ~(numbers % 1 == 0)
+    if np.any(broken):
+        number = f"frame {numbers[np.argmax(broken)]:g} is not a whole number"
+        _blame(path, broken, f"{number}; give frame numbers from 1")
+    return [None if np.isnan(number) else int(number) for number in numbers]
+
+
+def _check_once(rows: list[int], counted: Mask, frames: Frames, path: Path) -> None:
+    """Raise if a frame has two counts."""
+    seen: set[int] = set()
+    again = np.zeros(len(counted), dtype=bool)
+    twice = []
+    for line, row in zip(np.flatnonzero(counted), rows, strict=True):
+        if row in seen:
+            again[line] = True
+            twice.append(frames.numbers[row])
+        seen.add(row)
+    if twice:
+        which = listed(dict.fromkeys(twice))
         _blame(path, again, f"two counts for one frame ({which}); delete one of them")
-    return np.array([places[int(number)] for number in numbers[used]], dtype=int)
+
+
+# --- checks -----------------------------------------------------------------------------
 
 
 def _check_totals(total: Vector, counted: Mask, path: Path) -> None:

@@ -113,9 +113,9 @@ class CrowdReport:
     Attributes
     ----------
     title : str
-        For example the name of the camera.
+        Folder or video of the frames, for example.
     source : str
-        Folder or video that the frames came from.
+        What the counts came from: a file with given counts, or a model.
     facts : tuple of (name, value)
         The large figures at the top, 12 at most.
     target_names : tuple of str
@@ -133,8 +133,12 @@ class CrowdReport:
         Parameters, versions, seed.
     background : bytes or None
         JPEG.
+    remarks : tuple of str
+        Sentences on how to read the facts.
     table : str, default="counts.csv"
         Name of the file that holds every count.
+    doubted_table : str
+        Name of the file that holds the counts not believed; or empty.
     """
 
     title: str
@@ -147,7 +151,9 @@ class CrowdReport:
     skipped: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
     background: bytes | None = None
+    remarks: tuple[str, ...] = ()
     table: str = "counts.csv"
+    doubted_table: str = ""
 
     def __post_init__(self) -> None:
         numbers = [line.number for line in self.frames]
@@ -236,7 +242,7 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
 
 def _findings(report: CrowdReport, decimals: int) -> str:
     """Where the sequence is emptiest and fullest, and where to find the rest."""
-    found = []
+    found = list(report.remarks)
     counted = [line for line in report.frames if line.count is not None]
     if counted:
         ends = [pick(counted, key=lambda line: line.count or 0.0) for pick in (min, max)]
@@ -378,6 +384,8 @@ def _doubted(
         for picture in cards
     )
     note = "In brackets the interval of the expected count."
+    if report.doubted_table:
+        note += f" All of them are in {html_text(report.doubted_table)} as well."
     if cards:
         body = f'<div class="cards">\n{body}</div>'
         note = "Worst first: the frame, then the same with its foreground tinted. " + note
@@ -435,7 +443,10 @@ def _samples(report: CrowdReport, lines: dict[int, FrameLine], room: int, decima
     left_out += bool(report.background and not body)
     if not (pairs or body or left_out):
         return ""
-    note = "People should be tinted, and little else. Look at shadows and standing people."
+    note = (
+        "People should be tinted, those who stand still too. Their shadows often are as well; "
+        "if much else is, trust the counts less."
+    )
     if left_out:
         cards = _plural(left_out, "card is", "cards are")
         note += f" To keep the page small, {cards} left out."

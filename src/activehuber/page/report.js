@@ -10,13 +10,13 @@
     return { ...line, rank: index + 1 };
   });
 
-  // --- numbers as text; format_number in report.py is the same ----------------------------
+  // --- numbers as text; format_number in markup.py is the same ----------------------------
 
   function formatNumber(value, decimals, signed = false) {
     if (value === null) return "–";
     const size = Math.abs(value);
     let shown;
-    if (size >= 1e7 || (size > 0 && decimals > 7)) {
+    if (size >= 1e9 || (size > 0 && decimals > 7)) {
       const [mantissa, exponent] = size.toExponential(3).split("e");
       shown = `${Number(mantissa)}e${Number(exponent)}`.replace("-", "−");
     } else {
