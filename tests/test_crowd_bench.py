@@ -346,6 +346,15 @@ def test_where_uncounted_frames_pay():
     assert bench.mean_mae(curve[100], bench.WITHOUT) == 2.5
 
 
+def test_no_draw_of_counted_frames_is_made_twice():
+    for size, many in ((25, 3), (200, 3), (400, 2), (799, 3)):
+        draws = bench.drawn_places(800, size, bench.DRAWS)
+        assert len({tuple(draw) for draw in draws}) == len(draws) == many
+        assert all(
+            len(set(draw)) == size and 0 <= min(draw) <= max(draw) < 800 for draw in draws
+        )
+
+
 @pytest.mark.parametrize(("mae", "verdict"), [(1.03, "reached"), (1.06, "not reached")])
 def test_growth_is_the_mean_over_seeds(mae, verdict):
     clean = result([1.0], [0.0])
