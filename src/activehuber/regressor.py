@@ -901,8 +901,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
             return settings
         if self._several_targets:
             raise ValueError(
-                'alpha="loo" and gamma="loo" take one target; use '
-                "sklearn.multioutput.MultiOutputRegressor, which chooses for each target"
+                'alpha="loo" and gamma="loo" take one target; fit one model for each column of '
+                "y, or, if no label is missing, use sklearn.multioutput.MultiOutputRegressor"
             )
         if settings.approximation is not None:
             return self._choose_on_some(settings, data, move_widths)

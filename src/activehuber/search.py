@@ -999,8 +999,8 @@ def _one_target(y: Any) -> Vector:
     )
     if checked.ndim == 2 and checked.shape[1] > 1:
         raise ValueError(
-            "HLRegressorCV takes one target; use sklearn.multioutput.MultiOutputRegressor, "
-            "which chooses for each target"
+            "HLRegressorCV takes one target; fit one for each column of y, or, if no label is "
+            "missing, use sklearn.multioutput.MultiOutputRegressor"
         )
     return column_or_1d(y, warn=True)
 
