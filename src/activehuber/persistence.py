@@ -125,7 +125,17 @@ def save_model(model: Model, path: str | Path) -> None:
 
     Examples
     --------
-    See `load_model`.
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from activehuber import audit
+    >>> from activehuber.persistence import Model, save_model
+    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+    >>> model = Model(audit(X, np.sin(X.ravel())).model, "y", id_column=None, coverage=0.9)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(model, Path(folder) / "model.skops")
+    ...     [path.name for path in Path(folder).iterdir()]
+    ['model.skops']
     """
     write_file(Path(path), model_bytes(model))
 

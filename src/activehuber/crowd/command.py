@@ -60,6 +60,24 @@ class Counted:
         Frame numbers whose given count is not believed, worst first.
     notes : tuple of str
         What was guessed, skipped or is missing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from activehuber.crowd.command import train
+    >>> from activehuber.crowd.frames import write_images
+    >>> from activehuber.crowd.synthetic import synthetic_camera
+    >>> clip = synthetic_camera(40, height=96, width=128, people=(1, 6))
+    >>> counts = pd.DataFrame({"frame": range(1, 41), "count": clip.counts})[::2]
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     folder = Path(name)
+    ...     _ = write_images(folder / "frames", clip.images())
+    ...     counts.to_csv(folder / "counts.csv", index=False)
+    ...     trained = train(folder / "frames", folder / "counts.csv")
+    >>> trained.counted.csv().splitlines()[0]
+    b'frame,count,lower,upper'
     """
 
     frames: Frames
@@ -90,7 +108,35 @@ def _rounded(values: Vector) -> list[float]:
 
 @dataclass(frozen=True)
 class Trained:
-    """The end of `crowd train`."""
+    """The end of `crowd train`.
+
+    Attributes
+    ----------
+    model : CrowdModel
+        What `count` needs.
+    counted : Counted
+        All frames of the training sequence.
+    page : str
+        The page.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from activehuber.crowd.command import train
+    >>> from activehuber.crowd.frames import write_images
+    >>> from activehuber.crowd.synthetic import synthetic_camera
+    >>> clip = synthetic_camera(40, height=96, width=128, people=(1, 6))
+    >>> counts = pd.DataFrame({"frame": range(1, 41), "count": clip.counts})[::2]
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     folder = Path(name)
+    ...     _ = write_images(folder / "frames", clip.images())
+    ...     counts.to_csv(folder / "counts.csv", index=False)
+    ...     trained = train(folder / "frames", folder / "counts.csv")
+    >>> sorted(trained.files())
+    ['counts.csv', 'doubted.csv', 'model.skops', 'report.html']
+    """
 
     model: CrowdModel
     counted: Counted
@@ -138,7 +184,21 @@ def train(
 
     Examples
     --------
-    See `count`.
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from activehuber.crowd.command import train
+    >>> from activehuber.crowd.frames import write_images
+    >>> from activehuber.crowd.synthetic import synthetic_camera
+    >>> clip = synthetic_camera(40, height=96, width=128, people=(1, 6))
+    >>> counts = pd.DataFrame({"frame": range(1, 41), "count": clip.counts})[::2]
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     folder = Path(name)
+    ...     _ = write_images(folder / "frames", clip.images())
+    ...     counts.to_csv(folder / "counts.csv", index=False)
+    ...     trained = train(folder / "frames", folder / "counts.csv")
+    >>> trained.counted.columns["count"].shape   # all frames, counted or not
+    (40,)
     """
     frames = _find_frames(path, tell)
     given = read_counts(counts, frames)
