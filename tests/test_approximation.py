@@ -645,3 +645,10 @@ def test_files_that_are_not_one_table_get_one_line(tmp_path, rng):
     with pytest.raises(ValueError, match="a column needs one type in all files") as caught:
         model.fit(str(tmp_path), "y")
     assert "\n" not in str(caught.value)
+
+
+def test_an_exact_fit_is_not_scored_on_a_stream(tmp_path, rng):
+    X = rng.normal(size=(30, 2))
+    model = HLRegressor(threshold=1.0).fit(X, X[:, 0])
+    with pytest.raises(TypeError, match="read piece by piece"):
+        model.score(str(tmp_path / "rows.parquet"), "y")

@@ -399,8 +399,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         """
         # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
         draft = copy.copy(self)
-        draft._check_parameters()
-        data = draft._check_data(X, y, sample_weight, trusted)
+        data = draft._checked(X, y, sample_weight, trusted)
         with threads_for(len(data.y)):
             settings = draft._resolve(X, data)
             draft._assign(settings, data, fit_targets(settings, data))
@@ -640,7 +639,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
         True
         """
         check_is_fitted(self)
-        if self._settings.approximation is not None and is_streamed(X):
+        if self._settings.approximation is None:
+            refuse_streams(X)
+        elif is_streamed(X):
             X, y = scored_rows(X, y, self)
         y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan")
         weights = None if sample_weight is None else np.asarray(sample_weight)
@@ -809,6 +810,17 @@ class HLRegressor(RegressorMixin, ViewParameters):
                         f"{' and '.join(FOURIER_KERNELS)}, got kernel={holder.kernel!r}; use "
                         'approximation="nystrom"'
                     )
+
+    def _prepared(
+        self, X: Any, y: Any, sample_weight: Any = None, trusted: Any = None
+    ) -> tuple[Settings, Data]:
+        """Settings and data of a fit that is made elsewhere; notes the features on self."""
+        data = self._checked(X, y, sample_weight, trusted)
+        return self._resolve(X, data), data
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> Data:
+        self._check_parameters()
+        return self._check_data(X, y, sample_weight, trusted)
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> Data:
         X, y = self._check_rows(X, y)
@@ -1034,9 +1046,7 @@ def huber_path(X, y, sample_weight=None, *, min_threshold=None, max_events=None,
         )
     _check_path_parameters(min_threshold, max_events)
     draft = HLRegressor(**params)
-    draft._check_parameters()
-    data = draft._check_data(X, y, sample_weight, None)
-    settings = draft._resolve(X, data)
+    settings, data = draft._prepared(X, y, sample_weight)
     if settings.view_weights is None:
         raise ValueError('huber_path takes fixed view_weights, not "learn"')
     return path_of_labels(settings, data, min_threshold=min_threshold, max_events=max_events)

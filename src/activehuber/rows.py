@@ -392,8 +392,8 @@ def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) ->
         kind = source.schema.field(name).type
         if not _is_numeric(kind):
             raise ValueError(
-                f"X: column {name!r} holds {kind}, not numbers; choose numeric columns with "
-                "dataset.schema, or encode it first"
+                f"X: column {name!r} holds {kind}, not numbers; encode it first, or leave it "
+                "out by dataset.replace_schema(pyarrow.schema([...])) of a pyarrow.dataset"
             )
     return ParquetRows(source, chosen)
 

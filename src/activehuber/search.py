@@ -280,9 +280,8 @@ class _SearchCV(ViewParameters):
         settings = []
         for params in self._candidates():
             head = HLRegressor(**params)
-            head._check_parameters()
-            data = head._check_data(X, target, sample_weight, trusted)
-            settings.append(head._resolve(X, data))
+            resolved, data = head._prepared(X, target, sample_weight, trusted)
+            settings.append(resolved)
         n_labels = int(data.labelled[:, 0].sum())
         if n_labels < FEWEST_LABELS:
             raise ValueError(

@@ -445,7 +445,6 @@ def improve(
     steps: int,
     *,
     move_ridge: bool = True,
-    prior: float = WIDTH_PRIOR,
     goal: Goal | None = None,
     ridge_range: tuple[float, float] = RIDGE_RANGE,
 ) -> Point:
@@ -462,7 +461,7 @@ def improve(
         if smoothing == 0.0:
             return point
         goal = partial(criterion, smoothing=smoothing)
-    pull = prior / some.total_weight if len(point.theta) > 1 else 0.0
+    pull = WIDTH_PRIOR / some.total_weight if len(point.theta) > 1 else 0.0
 
     def objective(z: Vector) -> tuple[float, Vector]:
         try:

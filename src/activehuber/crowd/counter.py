@@ -302,11 +302,9 @@ class Search:
     def problem(self, setting: Setting) -> tuple[Matrix, Labels]:
         """Q of shape (l, l) and the labels, for any ridge."""
         params, part = self.parameters(setting)
-        head = HLRegressor(**params)
-        head._check_parameters()
         X = self.rows(setting.smoothing)[0][part]
-        data = head._check_data(X, self.y[part], None, None)
-        return reduced_gram(head._resolve(X, data), data), labels_of(data, fit_intercept=True)
+        settings, data = HLRegressor(**params)._prepared(X, self.y[part])
+        return reduced_gram(settings, data), labels_of(data, fit_intercept=True)
 
     def learnt_weights(self, setting: Setting) -> tuple[float, ...]:
         """c of the views, from the believed counts."""
