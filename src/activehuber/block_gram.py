@@ -1,4 +1,4 @@
-"""Q = Ψ Ψᵀ with features Ψ that are never held: every product is a pass over blocks of rows.
+"""Q = Ψ Ψᵀ with features Ψ that need not be held: every product is a pass over blocks of rows.
 
 Ψ(x) = [c¹Φ¹(x) … c^mΦ^m(x)] C⁻ᵀ, Φ^α the features of a view (`basis`) and C Cᵀ the penalty on
 their coefficients beside the norm (graph and agreement; the identity without). With F the free

@@ -10,7 +10,7 @@ again: A_FF⁻¹ for the rows F that are free in the present pattern. A *gram* h
       Shifted       another μ on top of an existing source, by conjugate gradients
     LowRankGram   Q = Ψ Ψᵀ with few columns; each factor is of size rank
 
-Solvers see only `matvec`, `factor(free).respond` and `factor(free).diagonals`.
+Solvers see only `matvec`, and of `factor(free)` `respond`, `respond_bordered` and `diagonals`.
 """
 
 from __future__ import annotations
