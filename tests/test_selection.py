@@ -6,9 +6,12 @@ from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
 from sklearn.kernel_ridge import KernelRidge
 
-from activehuber import HLRegressor, selection
+from activehuber import HLRegressor, criterion, judging, selection
+from activehuber.criterion import Labels
+from activehuber.families import Family, Part, Point
+from activehuber.judging import Mode
 from activehuber.kernels import Kernel
-from activehuber.selection import Family, Labels, Mode, Part, Plan, Point
+from activehuber.selection import Plan
 from tests import oracles
 
 
@@ -30,8 +33,8 @@ def wiggly(rng, n=60, d=3):
 def errors_of(Q, given, ridge):
     """Leave-one-out errors of the least-squares fit, as the criterion has them."""
     mu = ridge / given.weights
-    P = selection.projected_inverse(Q.copy(), mu, given.fit_intercept)
-    g, D = selection.leave_one_out_parts(P, given, mu)
+    P = criterion.projected_inverse(Q.copy(), mu, given.fit_intercept)
+    g, D = criterion.leave_one_out_parts(P, given, mu)
     return (g / D).ravel()
 
 
@@ -102,8 +105,8 @@ def test_errors_of_folds_equal_refits_without_them(fit_intercept, weighted, rng)
     mu, Q = 0.05 / weights, oracles.gram("rbf", X, gamma=0.3)
     # One fold of a single label, one that is not contiguous.
     folds = [np.arange(7), np.array([7]), np.arange(8, 23, 2), np.arange(9, 23, 2)]
-    P = selection.projected_inverse(Q.copy(), mu, fit_intercept)
-    found = selection.fold_errors(P, labels(y, weights, fit_intercept), folds)
+    P = criterion.projected_inverse(Q.copy(), mu, fit_intercept)
+    found = criterion.fold_errors(P, labels(y, weights, fit_intercept), folds)
     for part in folds:
         others = np.setdiff1d(np.arange(23), part)
         n = len(others)
@@ -132,9 +135,9 @@ def test_slopes_equal_finite_differences(kernel, many, columns, fit_intercept, r
     z = np.append(0.3 * rng.normal(size=members.n_widths), -2.0)
 
     def level(at):
-        return selection.criterion(members, given, at[:-1], at[-1], 0.1)[0]
+        return criterion.criterion(members, given, at[:-1], at[-1], 0.1)[0]
 
-    _, slopes, slope = selection.criterion(members, given, z[:-1], z[-1], 0.1)
+    _, slopes, slope = criterion.criterion(members, given, z[:-1], z[-1], 0.1)
     steps = 1e-5 * np.eye(len(z))
     expected = [(level(z + step) - level(z - step)) / 2e-5 for step in steps]
     np.testing.assert_allclose(np.append(slopes, slope), expected, rtol=1e-6, atol=1e-9)
@@ -152,9 +155,9 @@ def test_slopes_of_views(rng):
     z = np.array([0.2, -0.3, -2.0])
 
     def level(at):
-        return selection.criterion(members, labels(y), at[:-1], at[-1], 0.1)[0]
+        return criterion.criterion(members, labels(y), at[:-1], at[-1], 0.1)[0]
 
-    _, slopes, slope = selection.criterion(members, labels(y), z[:-1], z[-1], 0.1)
+    _, slopes, slope = criterion.criterion(members, labels(y), z[:-1], z[-1], 0.1)
     expected = [(level(z + s) - level(z - s)) / 2e-5 for s in 1e-5 * np.eye(3)]
     np.testing.assert_allclose(np.append(slopes, slope), expected, rtol=1e-6, atol=1e-9)
 
@@ -163,10 +166,10 @@ def test_improving_lowers_the_criterion_and_finds_what_matters(rng):
     X, y = wiggly(rng, 120)
     start = Point(family("rbf", X), np.zeros(1), np.log(0.1)).with_one_width_each()
     everyone = np.ones(len(y), dtype=bool)
-    end = selection.improve(start, labels(y), everyone, 40)
+    end = criterion.improve(start, labels(y), everyone, 40)
 
     def level(point):
-        return selection.criterion(point.family, labels(y), point.theta, point.log_ridge, 0.03)[
+        return criterion.criterion(point.family, labels(y), point.theta, point.log_ridge, 0.03)[
             0
         ]
 
@@ -196,7 +199,7 @@ def test_evidence_is_the_likelihood_of_a_gaussian_process(fit_intercept, rng):
     for gamma, ridge in ((0.3, 0.1), (1.0, 3.0)):
         Q = oracles.gram("rbf", X, gamma=gamma)
         expected.append(largest(Q + ridge * np.eye(12)) / 12)
-        found.append(selection.evidence(Q.copy(), labels(y, None, fit_intercept), ridge))
+        found.append(criterion.evidence(Q.copy(), labels(y, None, fit_intercept), ridge))
     assert found[1] - found[0] == pytest.approx(expected[1] - expected[0], abs=1e-5)
 
 
@@ -206,7 +209,7 @@ def test_evidence_counts_weights_as_repetitions(rng):
     many = np.repeat(np.arange(20), weights.astype(int))
     Q, gaps = oracles.gram("rbf", X, gamma=0.5), []
     for given, K in ((labels(y, weights), Q), (labels(y[many]), Q[np.ix_(many, many)])):
-        levels = [selection.evidence(K.copy(), given, ridge) for ridge in (0.1, 5.0)]
+        levels = [criterion.evidence(K.copy(), given, ridge) for ridge in (0.1, 5.0)]
         gaps.append(levels[1] - levels[0])
     assert gaps[0] == pytest.approx(gaps[1], abs=1e-10)
 
@@ -223,11 +226,11 @@ def test_slopes_of_the_evidence_equal_finite_differences(many, columns, fit_inte
     z = np.append(0.3 * rng.normal(size=members.n_widths), -0.5)
 
     def level(at):
-        return selection.surprise(members, given, at[:-1], at[-1])[0]
+        return criterion.surprise(members, given, at[:-1], at[-1])[0]
 
-    value, slopes, slope = selection.surprise(members, given, z[:-1], z[-1])
+    value, slopes, slope = criterion.surprise(members, given, z[:-1], z[-1])
     Q, ridge = members.gram(z[:-1], np.exp(z[-1])), np.exp(z[-1])
-    assert value == pytest.approx(-selection.evidence(Q, given, ridge))
+    assert value == pytest.approx(-criterion.evidence(Q, given, ridge))
     steps = 1e-5 * np.eye(len(z))
     expected = [(level(z + step) - level(z - step)) / 2e-5 for step in steps]
     np.testing.assert_allclose(np.append(slopes, slope), expected, rtol=1e-6, atol=1e-9)
@@ -235,7 +238,7 @@ def test_slopes_of_the_evidence_equal_finite_differences(many, columns, fit_inte
 
 def test_evidence_of_equal_codes_is_finite(rng):
     Q = oracles.gram("rbf", rng.normal(size=(10, 2)), gamma=0.5)
-    assert np.isfinite(selection.evidence(Q, labels(np.ones(10)), 1.0))
+    assert np.isfinite(criterion.evidence(Q, labels(np.ones(10)), 1.0))
 
 
 # --- the search -------------------------------------------------------------------------
@@ -245,7 +248,7 @@ def test_held_out_errors_are_those_of_plain_fits(rng):
     X, y = wiggly(rng, 40)
     folds = selection.folds_of(40, 0)
     Q = oracles.gram("rbf", X, gamma=0.3)
-    found = selection.held_out_errors(Q, labels(y, None, False), 0.4, Mode(None), folds)
+    found = judging.held_out_errors(Q, labels(y, None, False), 0.4, Mode(None), folds)
     for train, test in folds:
         ridge = KernelRidge(kernel="rbf", gamma=0.3, alpha=0.4 * len(train) / 40)
         expected = y[test] - ridge.fit(X[train], y[train]).predict(X[test])
@@ -277,9 +280,9 @@ def test_no_label_can_move_a_score_far():
     errors, weights = np.full(100, 0.1), np.ones(100)
     far = errors.copy()
     far[0] = 1e9
-    scale = selection.common_scale([errors, far], weights)
+    scale = judging.common_scale([errors, far], weights)
     assert scale == pytest.approx(0.14826, abs=1e-5)
-    change = selection.robust_loss(far, weights, scale)
-    change -= selection.robust_loss(errors, weights, scale)
-    assert 0.0 < change < np.log1p(selection.FARTHEST**2) / 100
-    assert selection.common_scale([np.zeros(3)], np.ones(3)) == 1.0
+    change = judging.robust_loss(far, weights, scale)
+    change -= judging.robust_loss(errors, weights, scale)
+    assert 0.0 < change < np.log1p(judging.FARTHEST**2) / 100
+    assert judging.common_scale([np.zeros(3)], np.ones(3)) == 1.0

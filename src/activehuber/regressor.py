@@ -23,6 +23,7 @@ from activehuber._typing import Mask, Matrix, Vector
 from activehuber.approximation import Approximation, ColumnMoments, column_moments
 from activehuber.basis import APPROXIMATION_NAMES, FOURIER_KERNELS, Landmarks
 from activehuber.block_gram import project_views
+from activehuber.families import WIDTH_KERNELS
 from activehuber.fitting import (
     Data,
     Evidence,
@@ -46,7 +47,6 @@ from activehuber.intervals import half_width
 from activehuber.kernels import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.refinement import DEFAULT_REMOVAL
 from activehuber.rows import ArrayRows, LostRows, Rows, automatic_block_size, threads_for
-from activehuber.selection import WIDTH_KERNELS
 from activehuber.tuning import choose, default_plan, settings_at
 from activehuber.views import (
     View,

@@ -23,26 +23,25 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from activehuber import selection
 from activehuber import validation as check
 from activehuber._typing import Matrix, Vector
 from activehuber.basis import drawn
 from activehuber.classifier import HLClassifier, code_labels
+from activehuber.families import WIDTH_KERNELS, Point
 from activehuber.fitting import MANY_REMOVED, Data, Settings
 from activehuber.intake import checked_rows, is_streamed, new_rows, scored_rows
+from activehuber.judging import Mode, common_scale, robust_loss
 from activehuber.model_selection import class_numbers, is_missing
 from activehuber.noise_rates import clean_losses
 from activehuber.regressor import SELECTION_LABELS, HLRegressor, ViewParameters
 from activehuber.rows import Rows, threads_for
 from activehuber.selection import (
     CLASS_RIDGES,
+    FOLDS,
     RIDGES,
     WIDTH_FACTORS,
-    WIDTH_KERNELS,
     Choice,
-    Mode,
     Plan,
-    Point,
     grid_points,
 )
 from activehuber.tuning import choose, choose_for_classes, family_of, grid_errors
@@ -696,8 +695,8 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
             return np.array([np.mean(run) for run in runs])
         errors = [np.concatenate([part for part, _ in run]) for run in runs]
         weights = np.concatenate([part for _, part in runs[0]])
-        scale = selection.common_scale(errors, weights)
-        return -np.array([selection.robust_loss(e, weights, scale) for e in errors])
+        scale = common_scale(errors, weights)
+        return -np.array([robust_loss(e, weights, scale) for e in errors])
 
 
 class HLClassifierCV(ClassifierMixin, _SearchCV):
@@ -920,7 +919,7 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         if few or not np.any(removed):
             return True
         folds = StratifiedKFold(
-            min(selection.FOLDS, *counts), shuffle=True, random_state=self.random_state
+            min(FOLDS, *counts), shuffle=True, random_state=self.random_state
         )
         splits = _splits(folds, X, y, classes=True)
         rates = self.best_estimator_.noise_rates_ or (0.0, 0.0)

@@ -9,20 +9,16 @@ import numpy as np
 
 from activehuber import thresholds
 from activehuber._typing import Matrix, Vector
+from activehuber.criterion import Labels
+from activehuber.families import WIDTH_KERNELS, Family, Part, Point
 from activehuber.fitting import Data, Settings, reduced_gram
+from activehuber.judging import Mode, judge
 from activehuber.selection import (
     RIDGES,
     WIDTH_FACTORS,
-    WIDTH_KERNELS,
     Choice,
-    Family,
-    Labels,
-    Mode,
-    Part,
     Plan,
-    Point,
     grid,
-    judge,
     search,
     search_classes,
 )

@@ -21,23 +21,15 @@ from scipy import sparse
 
 from activehuber import graphs
 from activehuber._typing import Matrix, Vector
+from activehuber.criterion import Labels, fold_errors, projected_inverse
 from activehuber.crowd.counts import FEWEST
 from activehuber.crowd.features import MOTION, Described
 from activehuber.fitting import reduced_gram
 from activehuber.intervals import half_width
+from activehuber.judging import Mode, common_scale, held_out_errors, judge, robust_loss
 from activehuber.linalg import BreakdownError
 from activehuber.refinement import DEFAULT_REMOVAL
 from activehuber.regressor import HLRegressor
-from activehuber.selection import (
-    Labels,
-    Mode,
-    common_scale,
-    fold_errors,
-    held_out_errors,
-    judge,
-    projected_inverse,
-    robust_loss,
-)
 from activehuber.tables import TableError
 from activehuber.thresholds import EFFICIENT
 from activehuber.tuning import labels_of
