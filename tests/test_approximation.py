@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import Ridge
-from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from activehuber import (
     HLClassifier,
@@ -17,6 +16,7 @@ from activehuber import (
 from activehuber.basis import landmarks, waves
 from activehuber.kernels import Kernel
 from activehuber.rows import ArrayRows, ChosenRows, LostRows, WatchedRows, parquet_rows
+from tests import oracles
 
 MODES = {
     "fixed": {"threshold": 0.3},
@@ -201,16 +201,14 @@ def test_landmarks_that_repeat_are_dropped():
     )
 
 
-@pytest.mark.parametrize("name", ["rbf", "laplacian"])
+@pytest.mark.parametrize("name", ["rbf", "laplacian", "matern"])
 def test_waves_approach_their_kernel(name):
     X, _ = problem(60)
     gamma = np.array([0.2, 0.1, 0.0, 0.3])
     function = waves(Kernel(name, gamma), 4, 40_000, np.random.default_rng(0))
     phi = function(X)
-    if name == "rbf":
-        expected = rbf_kernel(X * np.sqrt(gamma), gamma=1.0)
-    else:
-        expected = laplacian_kernel(X * gamma, gamma=1.0)
+    scaled = X * (gamma if name == "laplacian" else np.sqrt(gamma))
+    expected = oracles.gram(name, scaled, gamma=1.0)
     np.testing.assert_allclose(phi @ phi.T, expected, atol=0.03)
     np.testing.assert_allclose(np.einsum("ij,ij->i", phi, phi), 1.0)
 

@@ -18,7 +18,7 @@ def test_gram_and_product_equal_scikit_learn(name, n, rng):
     np.testing.assert_allclose(kernel.product(X, Z, w), cross @ w, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", ["poly", "rbf", "laplacian"])
+@pytest.mark.parametrize("name", ["poly", "rbf", "laplacian", "matern"])
 def test_one_width_a_feature_is_a_scaling_of_the_features(name, rng):
     X, Z = rng.normal(size=(30, 4)), rng.normal(size=(8, 4))
     gamma = np.array([0.2, 0.0, 1.5, 0.7])

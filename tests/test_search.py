@@ -128,7 +128,7 @@ def test_splitters_try_the_widths_and_ridges_of_the_closed_form(table):
     by_splits = HLRegressorCV(cv=2, removals=[np.inf], manifolds=[0, 1e-3]).fit(X, y)
     found = by_splits.cv_results_
     gammas = HLRegressor().fit(X, y)._settings.views[0].kernel.gamma * np.array(WIDTH_FACTORS)
-    for kernel, manifold in product(("laplacian", "rbf"), (0.0, 1e-3)):
+    for kernel, manifold in product(("laplacian", "matern"), (0.0, 1e-3)):
         mine = (found["param_kernel"] == kernel) & (found["param_manifold"] == manifold)
         assert np.sum(mine) == len(WIDTH_FACTORS) * len(RIDGES)
         tried = np.unique(found["param_gamma"][mine].astype(float))
@@ -152,7 +152,9 @@ def test_splitters_move_the_widths_of_views(table):
 
 def test_one_width_a_feature_is_for_kernels_that_have_one(table):
     X, y = table
-    with pytest.raises(ValueError, match="relevance=True is for the kernels laplacian and rbf"):
+    with pytest.raises(
+        ValueError, match="relevance=True is for the kernels laplacian, rbf, matern"
+    ):
         HLRegressorCV(relevance=True, kernels=["rbf", "poly"]).fit(X, y)
     views = [View([0], name="a"), View([1, 2], kernel="linear", name="b")]
     HLRegressorCV(relevance=True, views=views, removals=[3.5]).fit(X, y)

@@ -41,7 +41,7 @@ def errors_of(Q, given, ridge):
 # --- closed form against refits ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "matern"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_least_squares_errors_equal_refits(kernel, fit_intercept, rng):
     X, y = wiggly(rng, 25)
@@ -122,7 +122,7 @@ def test_errors_of_folds_equal_refits_without_them(fit_intercept, weighted, rng)
 # --- the gradient -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "matern"])
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("columns", [1, 3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -267,13 +267,40 @@ def test_wrong_labels_do_not_steer_the_choice(rng):
     assert ends[1].mode.removal == 3.5
 
 
-def test_a_sum_of_two_points_is_half_of_each(rng):
+def test_a_sum_of_points_is_their_mean(rng):
     X, _ = wiggly(rng, 15)
     left = Point(family("rbf", X), np.array([0.3]), -1.0)
     right = Point(family("laplacian", X), np.array([-0.2]), -3.0).with_one_width_each()
-    both = selection.sum_of(left, right)
-    np.testing.assert_allclose(both.gram(), 0.5 * (left.gram() + right.gram()), atol=1e-14)
-    assert both.log_ridge == -2.0
+    third = Point(family("matern", X), np.array([0.1]), -8.0)
+    several = selection.sum_of([left, right, third])
+    mean = (left.gram() + right.gram() + third.gram()) / 3.0
+    np.testing.assert_allclose(several.gram(), mean, atol=1e-14)
+    assert several.log_ridge == pytest.approx(-4.0)
+    # Widths of their own start where the shared ones were, a set of them for every kernel.
+    many = several.with_one_width_each()
+    assert len(many.theta) == 3 * X.shape[1]
+    np.testing.assert_allclose(many.gram(), mean, atol=1e-14)
+
+
+def test_kernels_together_see_two_scales(rng):
+    """A smooth trend with a rough part: neither kernel alone foretells both."""
+    X = rng.uniform(-2.0, 2.0, size=(300, 3))
+    rough = np.abs((3.0 * X[:, 2]) % 2.0 - 1.0)
+    y = 8.0 * np.sin(X[:, 0] + X[:, 1]) + 2.0 * rough + 0.05 * rng.normal(size=300)
+    plan = Plan((-2.0, 0.0, 2.0), (-6.0, -3.0, 0.0))
+    both = [family("laplacian", X), family("matern", X)]
+    found = selection.search(both, labels(y), plan)
+    alone = [selection.search([one], labels(y), plan) for one in both]
+    assert found.point.family.name == "laplacian + matern"
+    everyone, mode = np.arange(300), judging.Mode(None)
+
+    def loss(choice):
+        verdict = judging.judge(
+            choice.point.gram(everyone), labels(y), choice.point.ridge, mode
+        )
+        return np.mean(np.abs(verdict.errors))
+
+    assert loss(found) < 0.8 * min(loss(one) for one in alone)
 
 
 def test_no_label_can_move_a_score_far():

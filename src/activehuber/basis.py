@@ -23,7 +23,7 @@ from activehuber.linalg import BreakdownError, cholesky_in_place
 
 APPROXIMATION_NAMES = ("nystrom", "fourier", "linear")
 # Kernels that are the mean of random waves.
-FOURIER_KERNELS = ("rbf", "laplacian")
+FOURIER_KERNELS = ("rbf", "laplacian", "matern")
 # Landmarks that leave less than this share of the largest K(z, z) to be explained add
 # nothing but rounding.
 NEGLIGIBLE = 1e-14
@@ -247,7 +247,8 @@ def waves(kernel: Kernel, n_features: int, width: int, rng: np.random.Generator)
     """About `width` random functions of a kernel that depends on x − z alone.
 
     exp(−γ|δ|²) is the mean of waves of Gaussian frequencies, whose directions are made
-    orthogonal within groups of d (which lowers the error); exp(−γ|δ|₁) of Cauchy ones.
+    orthogonal within groups of d (which lowers the error); exp(−γ|δ|₁) of Cauchy ones;
+    Matérn's kernel of Gaussian ones over √(χ²₅/5), that is of Student's t with 2ν = 5.
     """
     assert kernel.name in FOURIER_KERNELS, "checked where the parameter comes in"
     half = max(1, (width + 1) // 2)
@@ -260,6 +261,8 @@ def waves(kernel: Kernel, n_features: int, width: int, rng: np.random.Generator)
         directions = np.linalg.qr(rng.standard_normal((n_features, n_features)))[0]
         groups.append(directions * np.linalg.norm(gaussian, axis=0))
     frequencies = np.concatenate(groups, axis=1)[:, :half]
+    if kernel.name == "matern":
+        frequencies /= np.sqrt(rng.chisquare(5.0, half) / 5.0)
     scale = np.sqrt(2.0 * np.broadcast_to(kernel.gamma, n_features))
     return Waves(frequencies * scale[:, None])
 

@@ -9,13 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.spatial.distance import pdist, squareform
 from scipy.special import xlogy
 
 from activehuber._typing import Matrix, Vector
 from activehuber.kernels import Kernel
 from activehuber.linalg import multiply
 
-WIDTH_KERNELS = ("laplacian", "rbf")
+WIDTH_KERNELS = ("laplacian", "rbf", "matern")
+# The name of a family whose parts are views of the data, not kernels of the same columns.
+VIEWS = "views"
 
 
 @dataclass(frozen=True)
@@ -61,18 +64,28 @@ class Part:
         out = np.zeros(len(theta))
         if not self.moves:
             return out
-        if len(set(self.place.tolist())) == 1:
+        if self.kernel.name == "matern":
+            W = M * _matern_decay(self.X, self.widths(theta))
+        elif len(set(self.place.tolist())) == 1:
             # K = exp(−γ·distance), so dK/dlog γ = K log K.
             out[self.place[0]] = self.share * float(np.sum(M * xlogy(gram, gram)))
             return out
-        assert self.kernel.name in WIDTH_KERNELS, "one width a feature is for these alone"
-        W = M * gram
+        else:
+            assert self.kernel.name in WIDTH_KERNELS, "one width a feature is for these alone"
+            W = M * gram
         widths = np.broadcast_to(self.widths(theta), self.place.shape)
-        each = _by_squares(W, self.X) if self.kernel.name == "rbf" else _by_sizes(W, self.X)
+        by = _by_sizes if self.kernel.name == "laplacian" else _by_squares
+        each = by(W, self.X)
         np.add.at(
             out, self.place[self.place >= 0], (-self.share * widths * each)[self.place >= 0]
         )
         return out
+
+
+def _matern_decay(X: Matrix, widths: float | Vector) -> Matrix:
+    """(5/3)(1 + a)e^−a of every two rows: −dK/d(γ_j δ_j²), the same for every feature j."""
+    a = squareform(pdist(X * np.sqrt(10.0 * widths)))
+    return (5.0 / 3.0) * (1.0 + a) * np.exp(-a)
 
 
 def _by_squares(W: Matrix, X: Matrix) -> Vector:
@@ -101,7 +114,7 @@ class Family:
     Attributes
     ----------
     name : str
-        Of the kernel, or "views".
+        Of the kernel, of several that are added up, or `VIEWS`.
     parts : tuple of Part
     n_widths : int
         Log factors in θ.
@@ -154,17 +167,14 @@ class Family:
         return replace(self, parts=parts)
 
     def one_width_each(self) -> Family:
-        """The same family with one width a feature (one kernel) or a view (several)."""
-        if len(self.parts) == 1:
-            d = self.parts[0].X.shape[1]
-            parts = (replace(self.parts[0], place=np.arange(d)),)
-            return replace(self, parts=parts, n_widths=d)
-        parts_of_views, index = [], 0
+        """The same with one width for each feature in every kernel, or with views for each."""
+        parts, index = [], 0
         for part in self.parts:
-            place = np.full(len(part.place), index if part.moves else -1)
-            parts_of_views.append(replace(part, place=place))
-            index += int(part.moves)
-        return replace(self, parts=tuple(parts_of_views), n_widths=index)
+            free = int(part.moves) * (1 if self.name == VIEWS else len(part.place))
+            place = np.full(len(part.place), -1) if free == 0 else index + np.arange(free)
+            parts.append(replace(part, place=np.broadcast_to(place, part.place.shape)))
+            index += free
+        return replace(self, parts=tuple(parts), n_widths=index)
 
 
 @dataclass(frozen=True)
@@ -188,5 +198,8 @@ class Point:
     def with_one_width_each(self) -> Point:
         """The same place, where every feature or view may move by itself."""
         many = self.family.one_width_each()
-        start = self.theta[0] if len(self.theta) else 0.0
-        return Point(many, np.full(many.n_widths, start), self.log_ridge)
+        theta = np.zeros(many.n_widths)
+        for old, new in zip(self.family.parts, many.parts, strict=True):
+            if new.moves:
+                theta[new.place] = self.theta[old.place]
+        return Point(many, theta, self.log_ridge)

@@ -14,7 +14,9 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from activehuber._typing import Matrix, Vector
 from activehuber.linalg import inner_products, multiply
 
-KERNEL_NAMES = ("linear", "poly", "rbf", "laplacian", "cosine", "precomputed")
+KERNEL_NAMES = ("linear", "poly", "rbf", "laplacian", "matern", "cosine", "precomputed")
+# Kernels of x − z alone: one on the diagonal, positive everywhere.
+STATIONARY_KERNELS = ("rbf", "laplacian", "matern")
 
 # Entries of a kernel block worked on at once: 4 MiB, so that the passes over it (product,
 # norms, exponential) stay in cache. This alone halves the time of a Gram matrix.
@@ -29,8 +31,10 @@ class Kernel:
     ----------
     name : str or callable
         "linear" ⟨x,z⟩, "poly" (γ⟨x,z⟩ + c₀)^degree, "rbf" exp(−γ|x−z|²),
-        "laplacian" exp(−γ|x−z|₁), "cosine" ⟨x,z⟩/|x||z|, "precomputed", or a callable
-        of two rows that returns a number, or of two matrices that returns the matrix.
+        "laplacian" exp(−γ|x−z|₁), "matern" (1 + a + a²/3)exp(−a) with a = √(10γ)|x−z|
+        (Matérn's with ν = 5/2, of the length scale that "rbf" has at this γ), "cosine"
+        ⟨x,z⟩/|x||z|, "precomputed", or a callable of two rows that returns a number, or of
+        two matrices that returns the matrix.
     gamma : float or ndarray of shape (d,)
         γ; an array gives every feature its own: Σ_j γ_j (x_j − z_j)², Σ_j γ_j |x_j − z_j|
         and Σ_j γ_j x_j z_j take the place of γ times the sum.
@@ -50,7 +54,7 @@ class Kernel:
         for rows, block in self.blocks(X, X, out):
             if out is not block.base:
                 out[rows] = block
-        if self.name in ("rbf", "laplacian"):
+        if self.name in STATIONARY_KERNELS:
             np.fill_diagonal(out, 1.0)
         elif callable(self.name):
             out = 0.5 * (out + out.T)
@@ -71,7 +75,7 @@ class Kernel:
 
     def diagonal(self, X: Matrix) -> Vector:
         """K(x, x) of every row, shape (n,)."""
-        if self.name in ("rbf", "laplacian"):
+        if self.name in STATIONARY_KERNELS:
             return np.ones(len(X))
         if self.has_own_features:
             features = self.own_features(X)
@@ -88,7 +92,7 @@ class Kernel:
     @property
     def is_nonnegative(self) -> bool:
         """Whether no value can be below zero."""
-        return self.name in ("rbf", "laplacian")
+        return self.name in STATIONARY_KERNELS
 
     @property
     def has_own_features(self) -> bool:
@@ -126,6 +130,8 @@ class Kernel:
             return _rbf_blocks(X, Z, self.gamma)
         if self.name == "laplacian":
             return _laplacian_blocks(X, Z, self.gamma)
+        if self.name == "matern":
+            return _matern_blocks(X, Z, self.gamma)
         if self.name == "poly":
             return self._poly_blocks(X, Z)
         if self.has_own_features:
@@ -228,6 +234,23 @@ def _laplacian_blocks(
         cdist(left[rows], right, "cityblock", out=target)
         np.negative(target, out=target)
         return np.exp(target, out=target)
+
+    return evaluate
+
+
+def _matern_blocks(
+    X: Matrix, Z: Matrix, gamma: float | Vector
+) -> Callable[[slice, Matrix], Matrix]:
+    right = Z * np.sqrt(10.0 * gamma)
+    left = right if X is Z else X * np.sqrt(10.0 * gamma)
+
+    def evaluate(rows: slice, target: Matrix) -> Matrix:
+        cdist(left[rows], right, "euclidean", out=target)
+        # (1 + a + a²/3) e^−a, in the order that needs one more array alone.
+        decay = np.exp(-target)
+        target *= 1.0 + target / 3.0
+        target += 1.0
+        return np.multiply(target, decay, out=target)
 
     return evaluate
 

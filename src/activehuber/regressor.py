@@ -155,15 +155,15 @@ class HLRegressor(RegressorMixin, ViewParameters):
 
     Parameters
     ----------
-    kernel : {"linear", "poly", "rbf", "laplacian", "cosine", "precomputed"} or callable, \
-            default="rbf"
+    kernel : {"linear", "poly", "rbf", "laplacian", "matern", "cosine", "precomputed"} or \
+            callable, default="rbf"
         As in scikit-learn. A callable takes two rows and returns a number, or two matrices
         and returns the matrix.
     gamma : {"scale", "auto", "loo"}, float or array of shape (n_features,), default="scale"
-        Width of "rbf", "laplacian" and "poly": "scale" is 1 / (n_features * X.var()) with
-        the variance weighted by `sample_weight`, "auto" is 1 / n_features; an array holds
-        one for each feature, 0 for features to leave out. "loo" (for "rbf" and "laplacian")
-        chooses it by leave-one-out errors, as `HLRegressorCV` does.
+        Width of "rbf", "laplacian", "matern" and "poly": "scale" is
+        1 / (n_features * X.var()) with the variance weighted by `sample_weight`, "auto" is
+        1 / n_features; an array holds one for each feature, 0 for features to leave out.
+        "loo" (not for "poly") chooses it by leave-one-out errors, as `HLRegressorCV` does.
     degree : int, default=2
         Degree of "poly".
     coef0 : float, default=1
@@ -750,7 +750,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         if self.views is None:
             if _is_loo(self.gamma) and self.kernel not in WIDTH_KERNELS:
                 raise ValueError(
-                    f'gamma="loo" is for the kernels {" and ".join(WIDTH_KERNELS)}, got '
+                    f'gamma="loo" is for the kernels {", ".join(WIDTH_KERNELS)}, got '
                     f"kernel={self.kernel!r}; give gamma"
                 )
             gamma = "scale" if _is_loo(self.gamma) else self.gamma
@@ -807,7 +807,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
                 if callable(holder.kernel) or holder.kernel not in FOURIER_KERNELS:
                     raise ValueError(
                         'approximation="fourier" is for the kernels '
-                        f"{' and '.join(FOURIER_KERNELS)}, got kernel={holder.kernel!r}; use "
+                        f"{', '.join(FOURIER_KERNELS)}, got kernel={holder.kernel!r}; use "
                         'approximation="nystrom"'
                     )
 

@@ -194,7 +194,7 @@ class _SearchCV(ViewParameters):
         others = [kernel for kernel in self.kernels if kernel not in WIDTH_KERNELS]
         if self.relevance and self.views is None and others:
             raise ValueError(
-                f"relevance=True is for the kernels {' and '.join(WIDTH_KERNELS)}, got "
+                f"relevance=True is for the kernels {', '.join(WIDTH_KERNELS)}, got "
                 f"{others[0]!r}"
             )
         if self.standardize and self._is_precomputed():
@@ -412,31 +412,37 @@ class _SearchCV(ViewParameters):
             rows = rows.take(self._looked_at)
         for view in model._settings.views:
             x = view.select(rows)
-            power = 2.0 if view.kernel.name == "rbf" else 1.0
+            power = 1.0 if view.kernel.name == "laplacian" else 2.0
             part = np.broadcast_to(view.kernel.gamma, x.shape[1]) * x.std(axis=0) ** power
             shares.append(part / part.sum() if part.sum() > 0.0 else part)
-        if self.views is None:
-            return np.mean(shares, axis=0)  # of one kernel, or of the two in a sum
-        return shares
+        if self.views is not None or len(shares) == 1:
+            return shares if self.views is not None else shares[0]
+        # Of a sum of kernels: each counts by how much its part of the prediction moves.
+        exact = model._settings.approximation is None
+        moves = np.std(model._parts(rows if exact else new_rows(rows, model)), axis=0)
+        return np.average(shares, axis=0, weights=moves if moves.sum() > 0.0 else None)
 
 
 class HLRegressorCV(RegressorMixin, _SearchCV):
     """`HLRegressor` with kernel, widths, alpha and removal chosen from the labels.
 
     A grid is looked at first, each point judged by the adaptive threshold; from the best point
-    of each kernel the width (with `relevance` one a feature) and alpha are moved along the
-    gradient of the leave-one-out error of the labels that were kept; and the last decision,
-    which kernel (or the mean of two) and whether to drop labels, to bind them or neither, is
-    made on five folds whose labels had no say in what was dropped. See
+    of each kernel, and then from the mean of all kernels, the widths (with `relevance` one a
+    feature) and alpha are moved along the gradient of the leave-one-out error of the labels
+    that were kept; and the last decision, which kernel or their mean and whether to drop
+    labels, to bind them or neither, is made on five folds whose labels had no say in what was
+    dropped. A rough kernel and a smooth one together see structure at two scales. See
     `activehuber.selection`.
 
     Parameters
     ----------
-    kernels : list of str, default=("laplacian", "rbf")
+    kernels : list of str, default=("laplacian", "rbf", "matern")
+        Tried alone ("matern" only if "rbf" is not among them, which is much the same) and all
+        of them added up, each with a width of its own.
     gammas : list of float, default=None
         Widths to try; None is a range around gamma="scale", from which the search moves on.
-        With views they are factors on the width of each view. Kernels other than laplacian
-        and rbf keep gamma="scale".
+        With views they are factors on the width of each view. Kernels other than laplacian,
+        rbf and matern keep gamma="scale".
     alphas : list of float, default=None
         None is a range, from which the search moves on.
     manifolds : list of float, default=(0,)
@@ -478,7 +484,8 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         Every point that was tried: `params`, `stage` ("look", "move", "relevance", "decide"),
         `mean_test_score`, `rank_test_score`. Scores compare within a stage.
     relevance_ : ndarray of shape (n_features,), or a list of them with views
-        γ_j times the spread of feature j (its variance for "rbf"), summing to one.
+        γ_j times the spread of feature j (its variance but for "laplacian"), summing to one;
+        of several kernels each counts by the standard deviation of its part of the prediction.
     held_out_residuals_ : ndarray of shape (n_samples,)
         y − prediction on the folds of the last decision; NaN for labels that took no part.
     scaler_ : StandardScaler or None
@@ -502,7 +509,7 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
     def __init__(
         self,
         *,
-        kernels=("laplacian", "rbf"),
+        kernels=("laplacian", "rbf", "matern"),
         gammas=None,
         alphas=None,
         manifolds=(0,),

@@ -19,7 +19,7 @@ import numpy as np
 from activehuber import refinement, thresholds
 from activehuber._typing import Matrix, Vector
 from activehuber.criterion import Labels, evidence, improve, surprise
-from activehuber.families import Family, Point
+from activehuber.families import Family, Part, Point
 from activehuber.judging import (
     Mode,
     common_scale,
@@ -48,15 +48,20 @@ RANK_ROWS = 1000
 CLASS_LOOK_ROWS = 500
 CLASS_MOVE_ROWS = 700
 CLASS_DECIDE_ROWS = 1500
+# Of the same length scale at the same gamma: the best point of one is a start for the other.
+TWINS = {"matern": "rbf"}
 # A kernel whose best score is worse than this share of the best one's is left behind.
 HOPELESS = 1.25
 # Steps of L-BFGS for one width, and for one a feature.
 STEPS_ONE = 12
 STEPS_MANY = 30
+# Dropping labels has to gain this much on held-out folds before the search believes in it.
+DOUBT_PAYS = 1.05
 STEPS_LAST = 6
-# More freedom must pay for itself: losses of points with one width a feature are made larger
-# by this share before they are compared.
-HANDICAP_WIDTHS = 0.04
+# More freedom must pay for itself: widths that were fitted to l labels flatter the errors on
+# them by about a share of their number over l, and cost as much on others (as Akaike's
+# criterion has it); errors grown by a share δ add 0.7 δ to the robust loss of good labels.
+HANDICAP_WIDTHS = 1.4
 # Labels that are bound rather than dropped are bound at this many robust standard deviations:
 # nearly the least absolute deviations; and their pull ξ/m is one of these, in robust standard
 # deviations of the labels.
@@ -160,37 +165,71 @@ def search(families: Sequence[Family], labels: Labels, plan: Plan) -> Choice:
     """
     finite = [r for r in plan.removals if r is not None and np.isfinite(r)]
     mode = Mode(finite[0] if finite else refinement.DEFAULT_REMOVAL)
-    trials = _look(families, labels, plan, mode)
-    best_score = max(trial.score for trial in trials)
+    adds_up = len(families) > 1 and plan.without_graph and plan.move
+    twins = _twins(families) if adds_up else {}
+    trials = _look([f for f in families if f.name not in twins], labels, plan, mode)
+    best_of_all = max(trials, key=lambda trial: trial.score)
+    if np.inf in plan.removals and _all_may_stay(best_of_all.point, labels, plan, mode):
+        mode = Mode(None)
+    # Widths of their own are learnt for the sum of all kernels, where there is one.
+    alone = replace(plan, relevance=False) if adds_up else plan
     ends: list[Point] = []
-    paths: list[list[Point]] = []
+    summands: list[Point] = []
     for family in families:
-        own = [trial for trial in trials if trial.point.family is family]
+        seen = twins.get(family.name, family)
+        own = [trial for trial in trials if trial.point.family is seen]
         if not own:
             continue
         best = max(own, key=lambda trial: trial.score)
-        if best.score < HOPELESS * best_score:  # scores are negative
+        # Scores are negative.
+        if family.name in twins or best.score < HOPELESS * best_of_all.score:
+            summands.append(replace(best.point, family=family))
             continue
-        paths.append(_move(best.point, labels, plan, mode, trials))
-        ends += _with_graphs(paths[-1], plan)
-        plan.report(f"{family.name}: moved to {len(paths[-1])} candidates")
-    if len(paths) == 2 and plan.without_graph and plan.move:
-        ends.append(sum_of(paths[0][-1], paths[1][-1]))
+        path = _move(best.point, labels, alone, mode, trials, 1 if adds_up else 2)
+        summands.append(path[-1])
+        ends += [*(path if plan.without_graph else []), *_with_graphs(path[-1], plan)]
+        plan.report(f"{family.name}: moved to {len(path)} candidates")
+    if adds_up and len(summands) > 1:
+        ends += _move(sum_of(summands), labels, plan, mode, trials, 2)
+        plan.report("moved all kernels together")
     return _decide(ends, labels, plan, trials)
 
 
-def sum_of(left: Point, right: Point) -> Point:
-    """Half of each kernel, with the geometric mean of the two ridges."""
-    offset = left.family.n_widths
-    parts = tuple(replace(part, share=0.5 * part.share) for part in left.family.parts)
-    for part in right.family.parts:
-        place = np.where(part.place >= 0, part.place + offset, -1)
-        parts += (replace(part, share=0.5 * part.share, place=place),)
-    family = Family(
-        f"{left.family.name} + {right.family.name}", parts, offset + right.family.n_widths
-    )
-    theta = np.concatenate([left.theta, right.theta])
-    return Point(family, theta, 0.5 * (left.log_ridge + right.log_ridge))
+def _twins(families: Sequence[Family]) -> dict[str, Family]:
+    """Kernels that need no look of their own, and the one whose best point they start from."""
+    known = {family.name: family for family in families}
+    return {name: known[twin] for name, twin in TWINS.items() if {name, twin} <= set(known)}
+
+
+def _all_may_stay(point: Point, labels: Labels, plan: Plan, mode: Mode) -> bool:
+    """Whether least squares on all labels foretells others nearly as well as without some.
+
+    If so, widths and ridge are moved for all labels: those that a good but wider model would
+    keep are not lost to a first look at a poor one.
+    """
+    rows = _subset(len(labels), LOOK_ROWS, plan.random_state)
+    some, Q = labels.take(rows), point.gram(rows)
+    folds = folds_of(len(some), plan.random_state)
+    seen = [held_out_errors(Q, some, point.ridge, m, folds) for m in (mode, Mode(None))]
+    if seen[0] is None or seen[1] is None:
+        return False
+    scale = common_scale([errors for errors in seen if errors is not None], some.weights)
+    dropping, keeping = (robust_loss(e, some.weights, scale) for e in seen if e is not None)
+    return keeping <= DOUBT_PAYS * dropping
+
+
+def sum_of(points: Sequence[Point]) -> Point:
+    """The mean of several kernels, with the geometric mean of their ridges."""
+    parts: tuple[Part, ...] = ()
+    offset = 0
+    for point in points:
+        for part in point.family.parts:
+            place = np.where(part.place >= 0, part.place + offset, -1)
+            parts += (replace(part, share=part.share / len(points), place=place),)
+        offset += point.family.n_widths
+    family = Family(" + ".join(point.family.name for point in points), parts, offset)
+    theta = np.concatenate([point.theta for point in points])
+    return Point(family, theta, float(np.mean([point.log_ridge for point in points])))
 
 
 def search_classes(families: Sequence[Family], labels: Labels, plan: Plan) -> Choice:
@@ -215,7 +254,8 @@ def search_classes(families: Sequence[Family], labels: Labels, plan: Plan) -> Ch
         if not own:
             continue
         moved = _move_classes(max(own, key=lambda trial: trial.score).point, labels, plan)
-        for point in _with_graphs([moved], plan):
+        plain = [moved] if plan.without_graph else []
+        for point in [*plain, *_with_graphs(moved, plan)]:
             score = _scored_by_evidence(point.gram(many), labels.take(many), point.ridge)
             if score is not None:
                 ends.append(Trial(point, "decide", Mode(None), score))
@@ -256,15 +296,15 @@ def _scored_by_evidence(Q: Matrix, labels: Labels, ridge: float) -> float | None
         return None
 
 
-def _with_graphs(points: Sequence[Point], plan: Plan) -> list[Point]:
-    """The points themselves, and the last of them with every graph and three ridges."""
-    found = list(points) if plan.without_graph else []
-    last = points[-1]
-    for make in plan.with_graph:
-        family = make(last.family)
-        moves = (0.0, -np.log(10.0), np.log(10.0)) if plan.move_ridge else (0.0,)
-        found += [Point(family, last.theta, last.log_ridge + move) for move in moves]
-    return found
+def _with_graphs(point: Point, plan: Plan) -> list[Point]:
+    """The point with every graph and three ridges."""
+    moves = (0.0, -np.log(10.0), np.log(10.0)) if plan.move_ridge else (0.0,)
+    families = [make(point.family) for make in plan.with_graph]
+    return [
+        Point(family, point.theta, point.log_ridge + move)
+        for family in families
+        for move in moves
+    ]
 
 
 def _subset(n: int, at_most: int, seed: int) -> np.ndarray:
@@ -312,11 +352,12 @@ def grid_points(family: Family, plan: Plan) -> Iterator[Point]:
 
 
 def _move(
-    start: Point, labels: Labels, plan: Plan, mode: Mode, trials: list[Trial]
+    start: Point, labels: Labels, plan: Plan, mode: Mode, trials: list[Trial], rounds: int = 2
 ) -> list[Point]:
-    """From the best point of the grid to better ones; each kept only if it scores better.
+    """From one point to better ones; each kept only if it scores better.
 
-    Returns the last point with one width, and the last with many if there is one.
+    In every round labels are judged and the point moved for those that stay. Returns the last
+    point with one width a kernel, and the last with many if there is one.
     """
     at_most = RELEVANCE_ROWS if plan.relevance else MOVE_ROWS
     rows = _subset(len(labels), at_most, plan.random_state + 1)
@@ -327,7 +368,7 @@ def _move(
     scale = common_scale([verdict.errors], some.weights)
     level = robust_loss(verdict.errors, some.weights, scale)
     ends = {"move": start}
-    for stage, steps in _stages(start, plan):
+    for stage, steps in _stages(start, plan, rounds):
         here = ends.get(stage) or ends["move"].with_one_width_each()
         small = replace(here, family=here.family.take(rows))
         there = improve(small, some, verdict.kept, steps, move_ridge=plan.move_ridge)
@@ -342,11 +383,11 @@ def _move(
     return list(ends.values())
 
 
-def _stages(start: Point, plan: Plan) -> list[tuple[str, int]]:
+def _stages(start: Point, plan: Plan, rounds: int = 2) -> list[tuple[str, int]]:
     """Names and steps of the moves to make."""
     stages = []
     if plan.move and (start.family.n_widths or plan.move_ridge):
-        stages += [("move", STEPS_ONE)] * 2
+        stages += [("move", STEPS_ONE)] * rounds
     if plan.relevance and start.family.one_width_each().n_widths > 1:
         stages += [("relevance", STEPS_MANY), ("relevance", STEPS_MANY // 3)]
     return stages
@@ -376,7 +417,9 @@ def _decide(ends: Sequence[Point], labels: Labels, plan: Plan, trials: list[Tria
     scale = common_scale([errors for *_, errors in seen], some.weights)
     decided = []
     for point, mode, errors in seen:
-        score = robust_loss(errors, some.weights, scale) * _handicap(point)
+        score = robust_loss(errors, some.weights, scale) + _handicap(point, len(some))
+        if mode != Mode(None):
+            score *= DOUBT_PAYS
         decided.append(Trial(point, "decide", mode, -score))
     trials += decided
     plan.report(f"decided between {len(decided)} candidates on {len(folds)} folds")
@@ -418,7 +461,7 @@ def _ranked_on_more(decided: list[Trial], first: int, labels: Labels, plan: Plan
         return first
     scale = common_scale(list(verdicts.values()), some.weights)
     losses = {
-        i: robust_loss(errors, some.weights, scale) * _handicap(decided[i].point)
+        i: robust_loss(errors, some.weights, scale) + _handicap(decided[i].point, len(some))
         for i, errors in verdicts.items()
     }
     return min(losses, key=losses.__getitem__)
@@ -457,10 +500,9 @@ def _of_good_labels(errors: Vector, best: Trial, labels: Labels, rows: np.ndarra
     return errors
 
 
-def _handicap(point: Point) -> float:
-    """By how much the loss grows for freedom that fits chance."""
-    shared = all(np.all(part.place == part.place[0]) for part in point.family.parts)
-    return 1.0 if shared else 1.0 + HANDICAP_WIDTHS
+def _handicap(point: Point, n_labels: int) -> float:
+    """What is added to the loss for freedom that fits chance."""
+    return HANDICAP_WIDTHS * len(point.theta) / n_labels
 
 
 def _best_bound(

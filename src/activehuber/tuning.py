@@ -10,7 +10,7 @@ import numpy as np
 from activehuber import thresholds
 from activehuber._typing import Matrix, Vector
 from activehuber.criterion import Labels
-from activehuber.families import WIDTH_KERNELS, Family, Part, Point
+from activehuber.families import VIEWS, WIDTH_KERNELS, Family, Part, Point
 from activehuber.fitting import Data, Settings, reduced_gram
 from activehuber.judging import Mode, judge
 from activehuber.selection import (
@@ -50,7 +50,7 @@ def family_of(settings: Settings, data: Data, *, move_widths: bool) -> Family:
         moves = move_widths and view.kernel.name in WIDTH_KERNELS
         place = np.full(X.shape[1], 0 if moves else -1)
         parts.append(Part(view.kernel, np.ascontiguousarray(X), float(weight) ** 2, place))
-    name = str(settings.views[0].kernel.name) if m == 1 else "views"
+    name = str(settings.views[0].kernel.name) if m == 1 else VIEWS
     return Family(name, tuple(parts), int(any(part.moves for part in parts)))
 
 
