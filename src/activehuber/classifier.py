@@ -394,7 +394,7 @@ def _fit_best(
     """
     dropping = params["threshold"] == "adaptive" and params["removal"] is not None
     first = {**params, "threshold": np.inf} if dropping else params
-    plain = HLRegressor(**first).fit(X, labels.codes, labels.weights, trusted)
+    plain = _fit_to_codes(HLRegressor(**first), X, labels, trusted)
     if isinstance(rates, str):
         rates = estimate_rates(*labels.in_a_row(plain))
     if not dropping:
@@ -402,6 +402,12 @@ def _fit_best(
     model = _fit_dropping(HLRegressor(**params), X, labels, trusted, rates)
     better = _error(model, labels, rates) <= _error(plain, labels, rates)
     return (model if better else plain), rates
+
+
+def _fit_to_codes(model: HLRegressor, X: Any, labels: _Labels, trusted: Any) -> HLRegressor:
+    """One fit, its leave-one-out values at once: all of them are going to be asked for."""
+    model._weighs_labels = True
+    return model.fit(X, labels.codes, labels.weights, trusted)
 
 
 def _fit_dropping(
@@ -412,7 +418,7 @@ def _fit_dropping(
     Such labels lie where the classes meet: a smooth h cannot jump from −1 to 1 there.
     """
     for _ in range(MOST_ROUNDS):
-        model.fit(X, labels.codes, labels.weights, trusted)
+        _fit_to_codes(model, X, labels, trusted)
         cut = _cut(model, labels, rates)
         good = model.removed_ & (labels.codes * (labels.left_out(model) - cut) > 0.0)
         if not np.any(good):

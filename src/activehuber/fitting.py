@@ -94,6 +94,8 @@ class Settings:
         c; None if it is to be learnt.
     approximation : Approximation or None
         None: the kernels themselves.
+    weighs_labels : bool
+        Whether leave-one-out figures are wanted at once, while factors are at hand.
     """
 
     views: tuple[ViewSettings, ...]
@@ -111,6 +113,7 @@ class Settings:
     max_iter: int
     verbose: int
     approximation: Approximation | None = None
+    weighs_labels: bool = False
 
     @property
     def holds_matrices(self) -> bool:
@@ -214,7 +217,7 @@ class Fitted:
 
 
 def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
-    """Fit and certify each target; weigh its labels where the threshold needs it."""
+    """Fit and certify each target; weigh its labels where that cannot wait."""
     task = _Task(settings, data)
     results = [_fit_certified(task, index) for index in range(data.y.shape[1])]
     for _, complaints in results:
@@ -248,7 +251,10 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
     )
     complaints = _complaints(settings, trace, fit, target.view_weights_residual)
     evidence = None
-    if settings.threshold == "adaptive" or settings.holds_matrices:
+    # Later, when someone asks, unless that needs matrices that are not kept, or passes over
+    # rows that may be far away by then.
+    far_away = settings.threshold == "adaptive" and task.basis is not None
+    if settings.weighs_labels or settings.holds_matrices or far_away:
         evidence = target.weigh(
             trace.problem, fit.solution, fit.residuals, fit.threshold, trace.sigma
         )

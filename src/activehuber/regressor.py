@@ -263,6 +263,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Labels that were dropped.
     label_quality_ : ndarray of shape (n_samples,)
         In [0, 1], low is bad, below ½ for removed labels only; NaN where there is none.
+        It and `loo_residuals_` are computed when first asked for: one more factorisation.
     scale_ : float
         σ̂, a robust estimate of the noise in the labels.
     residuals_ : ndarray of shape (n_samples,)
@@ -312,6 +313,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
     _several_targets: bool
     _labels_fit: tuple[Matrix, Vector, Mask]
     X_fit_: Any
+    # For those who ask for leave-one-out figures of every fit anyway; else they wait.
+    _weighs_labels: bool = False
 
     def __init__(
         self,
@@ -728,7 +731,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
     @property
     def scale_(self) -> float | np.ndarray:
         """σ̂, the noise scale of the labels."""
-        return self._of_targets([e.scale for e in self._label_evidence()])
+        known = [fitted.sigma for fitted in self._fitted]
+        if any(sigma is None for sigma in known):
+            known = [e.scale for e in self._label_evidence()]
+        return self._of_targets(known)
 
     def _label_evidence(self) -> list[Evidence]:
         check_is_fitted(self)
@@ -897,6 +903,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
             max_iter=int(self.max_iter),
             verbose=int(self.verbose),
             approximation=self._approximation(),
+            weighs_labels=self._weighs_labels,
         )
         return self._choose(settings, data)
 
