@@ -1,7 +1,11 @@
 """The search for kernel, widths and alpha: look at a grid, move, decide on held-out folds.
 
 Every point is first judged by the adaptive threshold, and widths and ridge are moved along the
-slopes of the leave-one-out `criterion` of the labels it kept: bad labels take no part in that.
+slopes of the leave-one-out `criterion` of the labels it kept: bad labels take no part in that,
+unless least squares on all labels foretells others as well, which leaves no label in doubt.
+Kernels are moved one by one, then added up and moved together, with a width each: a rough one
+and a smooth one see structure at two scales.
+
 That choice flatters itself, though: labels that were kept agree with each other because those
 that disagreed are gone. So the last decision, between kernels, between one width and many, and
 between dropping labels and only binding them, is made on folds whose labels had no say in what
