@@ -48,6 +48,8 @@ MANY_REMOVED = 0.3
 FEW_LEFT = 10
 # View weights of an approximated fit are learnt on so many labels at most, evenly spaced.
 WEIGHT_LABELS = 20_000
+# Labels up to which an adaptive fit has its leave-one-out figures at once.
+FEW_LABELS = 1_000
 
 Result = TypeVar("Result")
 Complaint = tuple[type[Warning], str]
@@ -252,9 +254,11 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
     complaints = _complaints(settings, trace, fit, target.view_weights_residual)
     evidence = None
     # Later, when someone asks, unless that needs matrices that are not kept, or passes over
-    # rows that may be far away by then.
-    far_away = settings.threshold == "adaptive" and task.basis is not None
-    if settings.weighs_labels or settings.holds_matrices or far_away:
+    # rows that may be far away by then; and of an adaptive fit, where many do ask, not if
+    # building its problem again would cost more than the figures themselves.
+    adaptive = settings.threshold == "adaptive"
+    at_once = adaptive and (task.basis is not None or len(target.labels) <= FEW_LABELS)
+    if settings.weighs_labels or settings.holds_matrices or at_once:
         evidence = target.weigh(
             trace.problem, fit.solution, fit.residuals, fit.threshold, trace.sigma
         )

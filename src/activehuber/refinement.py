@@ -7,7 +7,7 @@ at the last threshold, and the history of thresholds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
@@ -323,6 +323,8 @@ MOST_ROUNDS = 30
 SEARCH_LABELS = 20_000
 # Their search ends when fewer than this share of them changes.
 SETTLED_SHARE = 1e-4
+# Rounds in which little knowledge of a row is no excuse for its label.
+STRICT_ROUNDS = 3
 # The cut used for the search when no label is to be dropped.
 DEFAULT_REMOVAL = 3.5
 
@@ -384,8 +386,9 @@ class _Search:
     taken there flags nothing; and at the bottom of the path in ξ the fit is forced to
     zero. So the whole path is walked and each point is scored by the smaller half of its
     squared standardised leave-one-out residuals; the best few are starts, from each of
-    which "fit the kept, flag by leave-one-out" is repeated to a fixed point; the fixed
-    point with the best score wins. μ = 2ℓλ is that of all labels throughout.
+    which "fit the kept, flag by leave-one-out" is repeated to a fixed point; from the one
+    with the best score, less its doubtful members, it is repeated once more. μ = 2ℓλ is that
+    of all labels throughout.
     """
 
     def __init__(self, problem: Problem, removal: float, trusted: Mask) -> None:
@@ -413,6 +416,8 @@ class _Search:
             if len(ends) > 1 and np.array_equal(ends[-1][0], ends[-2][0]):
                 break  # two ways led to the same labels
         kept, candidate = min(ends, key=lambda end: end[1].score)
+        if not self._is_large:
+            kept, candidate = self._fixed_point(self._without_excused(candidate))
         # Once more with the scale of the kept labels; repeating this would spiral inwards.
         sigma = thresholds.noise_scale(candidate.loo, self.weights, kept, self.floor)
         del self.source  # the inverse is as large as the Gram matrix
@@ -485,9 +490,25 @@ class _Search:
         level = thresholds.weighted_quantile(residuals, self.weights, share)
         return min(PATH_RATIO * threshold, level)
 
-    def _keep(self, loo: LeaveOneOut, sigma: float) -> Mask:
-        """Labels inside their cut, at least half of them, and all trusted ones."""
-        cuts = thresholds.cuts(loo, sigma, self.ground, self.removal)
+    def _without_excused(self, candidate: _Candidate) -> _Candidate:
+        """The fit without labels that are kept only because little is known of their rows.
+
+        A bad label at the edge of the data passes for that reason, and may then speak against
+        good neighbours until these are dropped. Left out, it meets them as they are.
+        """
+        everyone = np.ones(len(self.weights), dtype=bool)
+        for _ in range(STRICT_ROUNDS):
+            sigma = thresholds.noise_scale(candidate.loo, self.weights, everyone, self.floor)
+            candidate = self._fit(self._keep(candidate.loo, sigma, excuse=False))
+        return candidate
+
+    def _keep(self, loo: LeaveOneOut, sigma: float, *, excuse: bool = True) -> Mask:
+        """Labels inside their cut, at least half of them, and all trusted ones.
+
+        Without `excuse` the cut is that of noise alone.
+        """
+        ground = self.ground if excuse else replace(self.ground, mean_variance=0.0)
+        cuts = thresholds.cuts(loo, sigma, ground, self.removal)
         ratios = thresholds.share_of(loo.residuals, cuts)
         kept = (ratios <= 1.0) | self.trusted
         if self.weights[kept].sum() < 0.5 * self.weights.sum():
