@@ -73,7 +73,13 @@ class ViewSettings:
 
     def select(self, X: Matrix) -> Matrix:
         """The view's columns of X, C-ordered."""
-        return X if self.columns is None else np.ascontiguousarray(X[:, self.columns])
+        columns = self.columns
+        if columns is None:
+            return X
+        if len(columns) and np.array_equal(columns, np.arange(columns[0], columns[-1] + 1)):
+            # Neighbouring columns are copied at the speed of memory, others one by one.
+            return np.ascontiguousarray(X[:, columns[0] : columns[-1] + 1])
+        return np.ascontiguousarray(X[:, columns])
 
     @contextmanager
     def named_in_errors(self) -> Iterator[None]:

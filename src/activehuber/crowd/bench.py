@@ -37,9 +37,10 @@ from activehuber._typing import Mask, Matrix, Vector
 from activehuber.crowd.counter import (
     FOLDS,
     Counter,
+    averages,
     contiguous_folds,
     fit_counter,
-    smooth,
+    in_words,
 )
 from activehuber.crowd.features import (
     Described,
@@ -350,9 +351,7 @@ def ours(described: Described, given: Vector, *, uncounted: bool) -> Answer:
 
 def same_features(counter: Counter, described: Described) -> Matrix:
     """Features (n, k) as ours has chosen them: averaged, scaled, of its views."""
-    rows = counter.scaling(smooth(described, counter.setting.smoothing))
-    views = counter.setting.joint or described.columns
-    return np.hstack([rows[:, described.columns[name]] for name in views])
+    return counter.scaling(averages(described, counter.setting))
 
 
 @dataclass(frozen=True)
@@ -613,7 +612,7 @@ def speeds(described: Described, described_rate: float, result: Result) -> list[
     many = replace(
         described, numbers=np.arange(1, TIMED_ROWS + 1), values=described.values[rows]
     )
-    ready = counter.scaling(smooth(many, counter.setting.smoothing))
+    ready = same_features(counter, many)
     whole = TIMED_ROWS / best_seconds(lambda: counter.count(many))
     model = TIMED_ROWS / best_seconds(lambda: counter.model.predict(ready))
     fit = result.answer.fit_seconds
@@ -686,7 +685,7 @@ def chosen(result: Result) -> str:
     if setting.weights:
         views += f" with learnt weights {', '.join(f'{c:.2f}' for c in setting.weights)}"
     return (
-        f"{views}; averaged over {setting.smoothing:g} frames, width {setting.width:g}, ridge "
+        f"{views}; {in_words(setting.scales)}, width {setting.width:g}, ridge "
         f"{setting.ridge:g}, chain {setting.chain:g}, agreement {setting.agreement:g}; "
         f"{counter.n_counted} of {len(counter.numbers)} frames in the fit are counted; "
         f"mean absolute error on folds of training frames {counter.held_out:.2f}."
