@@ -468,11 +468,13 @@ class HLRegressor(RegressorMixin, ViewParameters):
         >>> bool(np.mean((lower <= y) & (y <= upper)) >= 0.9)
         True
         """
-        residuals = np.reshape(self.loo_residuals_, (len(self._labels_fit[0]), -1))
-        return self._interval(X, coverage, scale, residuals)
+        shape = (len(self._labels_fit[0]), -1)
+        residuals = np.reshape(self.loo_residuals_, shape)
+        in_use = np.where(np.reshape(self.removed_, shape), np.nan, residuals)
+        return self._interval(X, coverage, scale, in_use)
 
     def _interval(self, X: Any, coverage: Any, scale: Any, residuals: Matrix) -> np.ndarray:
-        """The interval from errors of the training labels, shape (n, q), NaN for none."""
+        """The interval from errors of training labels, (n, q), NaN for those to leave out."""
         check.check_number("coverage", coverage, above=0.0)
         if coverage >= 1.0:
             raise ValueError(f"coverage must be below 1, got {coverage!r}")
@@ -482,7 +484,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         centre = centre.reshape(len(centre), -1)
         ends = []
         for index, evidence in enumerate(self._label_evidence()):
-            used = ~np.isnan(residuals[:, index]) & ~self._fitted[index].removed
+            used = ~np.isnan(residuals[:, index])
             errors, weights = residuals[used, index], self._labels_fit[1][used]
             if scale == "local":
                 errors = errors / evidence.loo_inflation[used]

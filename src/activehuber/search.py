@@ -487,7 +487,8 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         γ_j times the spread of feature j (its variance but for "laplacian"), summing to one;
         of several kernels each counts by the standard deviation of its part of the prediction.
     held_out_residuals_ : ndarray of shape (n_samples,)
-        y − prediction on the folds of the last decision; NaN for labels that took no part.
+        y − prediction on the folds of the last decision; NaN for labels that took no part, and
+        for those that are not believed and lie far out.
     scaler_ : StandardScaler or None
     n_features_in_ : int
 
@@ -605,7 +606,8 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
 
         As `HLRegressor.predict_interval`, but from `held_out_residuals_` where there are any:
         the parameters were chosen to make leave-one-out residuals small, so those would
-        promise too much. Removed labels do not enter.
+        promise too much. Of removed labels those enter whose error is within five robust
+        standard deviations of the others': some of them are right.
 
         Parameters
         ----------
@@ -629,7 +631,7 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         seen, model = self._scaled(X), self.best_estimator_
         residuals = self.held_out_residuals_
         if np.all(np.isnan(residuals)):
-            residuals = model.loo_residuals_
+            return model.predict_interval(seen, coverage, scale=scale)
         return model._interval(seen, coverage, scale, residuals[:, None])
 
     def threshold_path(self, *, min_threshold=None, max_events=None):

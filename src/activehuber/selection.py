@@ -491,16 +491,21 @@ def _polish(best: Trial, labels: Labels, plan: Plan) -> Point:
 
 
 def _of_good_labels(errors: Vector, best: Trial, labels: Labels, rows: np.ndarray) -> Vector:
-    """Held-out errors with NaN for labels far out, which were bound but not dropped.
+    """Held-out errors with NaN for labels in doubt that lie far out.
 
-    They grow by √((l + p)/(l − p)) for the p numbers that were fitted to all labels.
+    Where none is in doubt all of them count. Those that are dropped, but lie within FAR_OUT
+    scales of the others, count too: some are right, and without them intervals are too narrow.
+    Errors grow by √((l + p)/(l − p)) for the p numbers that were fitted to all labels.
     """
     tuned = min(len(best.point.theta) + 1, 0.5 * len(labels))
     errors = errors * np.sqrt((len(labels) + tuned) / (len(labels) - tuned))
-    if best.mode.removal is None:
-        verdict = judge(best.point.gram(rows), labels, best.point.ridge, Mode(FAR_OUT))
-        if verdict is not None:
-            errors[~verdict.kept] = np.nan
+    if best.mode == Mode(None):
+        return errors
+    mode = best.mode if best.mode.removal is not None else Mode(FAR_OUT)
+    verdict = judge(best.point.gram(rows), labels, best.point.ridge, mode)
+    if verdict is not None:
+        scale = robust_scale(errors[verdict.kept], labels.weights[verdict.kept])
+        errors[~verdict.kept & (np.abs(errors) > FAR_OUT * scale)] = np.nan
     return errors
 
 
