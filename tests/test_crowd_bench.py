@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
 from activehuber.crowd import bench
-from activehuber.crowd.counter import ALONE, Scaling, Setting
+from activehuber.crowd.counter import Scaling, Setting
 from activehuber.crowd.features import Described
 from activehuber.crowd.frames import write_images
 from activehuber.crowd.synthetic import synthetic_camera
@@ -231,18 +231,18 @@ def counter_with(setting, d):
 def test_peers_get_the_features_ours_has_chosen(rng):
     values = rng.normal(size=(9, 5))
     columns = {"size": slice(0, 2), "edges": slice(2, 3), "texture": slice(3, 5)}
-    counter = counter_with(Setting(ALONE, ("edges", "texture")), 3)
+    counter = counter_with(Setting(smoothing=0.0, joint=("edges", "texture")), 5)
     found = bench.same_features(counter, made(values, columns))
     np.testing.assert_array_equal(found, (values[:, 2:] - 1.0) / 2.0)
-    every = counter_with(Setting(ALONE, ()), 5)
+    every = counter_with(Setting(smoothing=0.0, joint=()), 5)
     assert bench.same_features(every, made(values, columns)).shape == (9, 5)
 
 
 def test_a_peer_is_tuned_on_contiguous_folds_of_training_frames(rng):
     """Against the same folds written out; the better of two is the one that is fitted."""
     values, y = rng.normal(size=(40, 3)), rng.normal(size=40)
-    given, counter = np.where(np.arange(40) < 30, y, np.nan), counter_with(None, 3)
-    counter.setting = Setting(ALONE, ("size",))
+    given, counter = np.where(np.arange(40) < 30, y, np.nan), counter_with(Setting(0.0), 3)
+    counter.setting = Setting(smoothing=0.0, joint=("size",))
     A, centre = (values - 1.0) / 2.0, y[:30].mean()
     losses = {}
     for alpha in (0.1, 50.0):
@@ -269,7 +269,7 @@ def test_every_peer_counts(name, rng):
     hidden = 10.0 + 4.0 * np.sin(np.arange(90) / 5.0)
     values = np.outer(hidden, [1.0, -1.0, 0.5]) + 0.1 * rng.normal(size=(90, 3))
     given = np.where(np.arange(90) < 60, hidden, np.nan)
-    counter = counter_with(Setting(ALONE, ("size",)), 3)
+    counter = counter_with(Setting(smoothing=0.0, joint=("size",)), 3)
     answer = bench.peer_of(bench.peers(Run(False))[name], counter, made(values), given)
     assert np.mean(np.abs(answer.count - hidden)[60:]) < 1.5
     assert answer.fit_seconds > 0.0

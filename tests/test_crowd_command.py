@@ -320,9 +320,7 @@ def test_a_page_that_cannot_be_written_stops_before_the_work(camera, trained, tm
         ("scene.motion", True),
         ("scene.roi", np.zeros((96, 128), dtype=bool)),
         ("scene.person", np.zeros((96, 128))),
-        ("setting.scales", [float("inf"), 8.0]),
-        ("setting.scales", [0.8]),
-        ("setting.joint", ["size"]),
+        ("setting.smoothing", float("inf")),
     ],
 )
 def test_a_model_that_was_tampered_with_is_damaged(trained, tmp_path, part, value):

@@ -9,11 +9,8 @@ from activehuber import HLRegressor
 from activehuber.crowd import counter as module
 from activehuber.crowd import features
 from activehuber.crowd.counter import (
-    ALONE,
-    SCALES,
     Search,
     Setting,
-    averages,
     contiguous_folds,
     fit_counter,
     frames_to_use,
@@ -59,7 +56,7 @@ def test_averages_skip_frames_that_are_missing_or_unreadable(width, rng):
     values = described.values.copy()
     values[[0, 9, 10, 25]] = np.nan
     described = replace(described, numbers=numbers, values=values)
-    found = smooth(described, described.values, width)
+    found = smooth(described, width)
     for i, number in enumerate(numbers):
         if np.isnan(values[i, 0]):
             assert np.isnan(found[i]).all()
@@ -74,7 +71,7 @@ def test_averages_skip_frames_that_are_missing_or_unreadable(width, rng):
 
 def test_no_average_leaves_all_as_it_is(rng):
     described, _ = made_up(rng)
-    np.testing.assert_array_equal(smooth(described, described.values, 0.0), described.values)
+    np.testing.assert_array_equal(smooth(described, 0.0), described.values)
 
 
 def test_a_block_has_one_scale(rng):
@@ -137,58 +134,30 @@ def test_many_counts_are_thinned_evenly(monkeypatch):
 
 
 @pytest.mark.parametrize("joint", [("size", "texture"), ()])
-@pytest.mark.parametrize("scales", [ALONE, (0.8, 5.0)])
-def test_a_setting_becomes_kernels_of_its_views(joint, scales, rng):
+def test_a_setting_becomes_kernels_of_its_views(joint, rng):
     described, _ = made_up(rng, motion=True)
-    setting = Setting(scales, joint, width=0.1, ridge=0.02, chain=5.0, agreement=2.0)
-    X = averages(described, setting)
+    X, setting = described.values, Setting(joint=joint, width=0.1, ridge=0.02, chain=5.0)
+    setting = replace(setting, agreement=2.0)
     found = parameters(setting, X, described.numbers, described.columns, 40)
     alpha = 0.02 / 80
     assert found["alpha"] == alpha and found["manifold"] == 5.0 * alpha
     assert found["agreement"] == (0.0 if joint else 2.0 * alpha)
-    assert len(found["views"]) == len(scales) * (1 if joint else 4)
-    for k, scale in enumerate(scales):
-        whole = smooth(described, described.values, scale)
-        # Where motion is known one kernel takes it in.
-        parts = [[0, 1, 2, *range(7, 14)]] if joint else [range(3), range(3, 7)]
-        views = found["views"][k * len(found["views"]) // len(scales) :]
-        for view, part in zip(views, parts, strict=False):
-            seen = whole[:, list(part)]
-            np.testing.assert_array_equal(X[:, view.columns], seen)
-            gaps = seen[:, None] - seen[None, :]
-            assert view.gamma == pytest.approx(0.1 / np.mean(np.sum(gaps**2, axis=2)))
-            chain = np.asarray(view.graph.todense())
-            np.testing.assert_array_equal(chain, np.eye(120, k=1) + np.eye(120, k=-1))
-
-
-def test_every_block_has_a_scale_at_every_width_of_the_average(rng):
-    described, truth = made_up(rng)
-    setting = Setting((0.0, 4.0), ("edges", "texture"))
-    rows, _ = Search(described, every_third(truth)[:, 0]).rows(setting)
-    d = rows.shape[1] // 2
-    for k, width in enumerate(setting.scales):
-        first = described.columns["edges"].start
-        part = smooth(described, described.values, width)[:, first:]
-        expected = scaling_of(part, described.blocks[first:] - described.blocks[first])
-        np.testing.assert_allclose(rows[:, k * d : (k + 1) * d], expected(part), rtol=1e-10)
-
-
-def test_frames_without_an_order_in_time_are_taken_by_themselves(rng):
-    """Averages over neighbours mix scenes that have nothing to do with each other."""
-    described, truth = made_up(rng)
-    mixed = rng.permutation(len(truth))
-    for order, scales in ((np.arange(len(truth)), SCALES), (mixed, ALONE)):
-        shown = replace(described, values=described.values[order])
-        search = Search(shown, every_third(truth[order])[:, 0])
-        chosen = module.choose(search, uncounted=True, report=lambda line: None)
-        assert chosen.scales == scales
+    # Where motion is known one kernel takes it in.
+    parts = [[0, 1, 2, 7, 8, 9, 10, 11, 12, 13]] if joint else [range(3), range(3, 7)]
+    assert len(found["views"]) == (1 if joint else 4)
+    for view, part in zip(found["views"], parts, strict=False):
+        assert list(view.columns) == list(part)
+        gaps = X[:, None, list(part)] - X[None, :, list(part)]
+        assert view.gamma == pytest.approx(0.1 / np.mean(np.sum(gaps**2, axis=2)))
+        chain = np.asarray(view.graph.todense())
+        np.testing.assert_array_equal(chain, np.eye(120, k=1) + np.eye(120, k=-1))
 
 
 def test_the_choice_is_made_by_refits_without_each_fold(rng):
     """Errors tried equal those of dense fits on the other folds, at the same ridge."""
     described, truth = made_up(rng, 60)
     search = Search(described, every_third(truth)[:, 0])
-    setting = Setting(ALONE, joint=("size", "edges", "texture"), ridge=0.01)
+    setting = Setting(smoothing=0.0, joint=("size", "edges", "texture"), ridge=0.01)
     search.look([setting], (0.01,))
     (errors,) = search.tried.values()
     scaled = scaling_of(described.values, described.blocks)(described.values)[::3]
@@ -215,7 +184,7 @@ def test_learnt_weights_of_views_silence_one_that_knows_nothing(rng, monkeypatch
     described = Described(np.arange(1, n + 1), values, columns, blocks, ())
     monkeypatch.setattr(module, "JOINT", (("edges", "texture"),))
     search = Search(described, np.where(np.arange(n) % 2 == 0, truth, np.nan))
-    views = Setting(ALONE, joint=())
+    views = Setting(smoothing=0.0, joint=())
     weights = np.array(search.learnt_weights(views))
     assert weights.sum() > 0.0 and np.sum(weights**2) == pytest.approx(0.5)
     assert weights[1] < 0.5 * weights[0]
@@ -246,7 +215,7 @@ def test_held_out_errors_equal_fits_without_the_fold(rng, bound):
     search = Search(described, every_third(truth)[:, 0])
     found = held_out(search, Setting(), bound)
     params, part = search.parameters(Setting())
-    rows, y = search.rows(Setting())[0][part], search.y[part]
+    rows, y = search.rows(Setting().smoothing)[0][part], search.y[part]
     for train, test in module.contiguous_folds(len(y), module.FOLDS[0]):
         model = HLRegressor(**params, threshold=bound).fit(rows[train], y[train])
         np.testing.assert_allclose(found[test], y[test] - model.predict(rows[test]), atol=1e-6)
@@ -339,7 +308,7 @@ def test_a_frame_that_cannot_be_read_has_no_count_and_harms_no_other(one_target)
     for name in ("count", "lower", "upper"):
         assert np.flatnonzero(np.isnan(after[name])).tolist() == [0, 150]
     # Frames further away than the average reaches are as before.
-    far = np.r_[40:110, 190:300]
+    far = np.r_[20:130, 170:300]
     np.testing.assert_allclose(after["count"][far], before["count"][far], rtol=1e-9)
 
 
@@ -419,7 +388,7 @@ def test_no_count_and_no_bound_is_below_zero(rng):
     described, truth = made_up(rng)
     truth = np.maximum(truth - 6.0, 0.0)
     fitted = fit_counter(described, every_third(truth), ("count",))
-    rows = fitted.scaling(averages(described, fitted.setting))
+    rows = fitted.scaling(smooth(described, fitted.setting.smoothing))
     assert fitted.model.predict(rows).min() < 0.0
     table = replace(fitted, unit=9.0 * fitted.unit).count(described)
     assert table["count"].min() == table["lower"].min() == 0.0

@@ -37,10 +37,9 @@ from activehuber._typing import Mask, Matrix, Vector
 from activehuber.crowd.counter import (
     FOLDS,
     Counter,
-    averages,
     contiguous_folds,
     fit_counter,
-    in_words,
+    smooth,
 )
 from activehuber.crowd.features import (
     Described,
@@ -67,7 +66,9 @@ LOOKS = (
     "fifth, committed before this one, uncounted frames did not pay at every number of "
     "counted frames, one draw each; what is tried, and the threshold of the last fit, were "
     "then looked at again, on parts of the training frames alone, and draws were added. The "
-    "seventh was this run, but two of the three draws of 400 frames were the same."
+    "seventh was this run, but two of the three draws of 400 frames were the same. After it a "
+    "counter that always sees short and long averages was scored once: a fifth better on parts "
+    "of the training frames, MAE 2.34 here, and taken back."
 )
 
 # Training frames, from the first on.
@@ -351,7 +352,9 @@ def ours(described: Described, given: Vector, *, uncounted: bool) -> Answer:
 
 def same_features(counter: Counter, described: Described) -> Matrix:
     """Features (n, k) as ours has chosen them: averaged, scaled, of its views."""
-    return counter.scaling(averages(described, counter.setting))
+    rows = counter.scaling(smooth(described, counter.setting.smoothing))
+    views = counter.setting.joint or described.columns
+    return np.hstack([rows[:, described.columns[name]] for name in views])
 
 
 @dataclass(frozen=True)
@@ -612,7 +615,7 @@ def speeds(described: Described, described_rate: float, result: Result) -> list[
     many = replace(
         described, numbers=np.arange(1, TIMED_ROWS + 1), values=described.values[rows]
     )
-    ready = same_features(counter, many)
+    ready = counter.scaling(smooth(many, counter.setting.smoothing))
     whole = TIMED_ROWS / best_seconds(lambda: counter.count(many))
     model = TIMED_ROWS / best_seconds(lambda: counter.model.predict(ready))
     fit = result.answer.fit_seconds
@@ -685,7 +688,7 @@ def chosen(result: Result) -> str:
     if setting.weights:
         views += f" with learnt weights {', '.join(f'{c:.2f}' for c in setting.weights)}"
     return (
-        f"{views}; {in_words(setting.scales)}, width {setting.width:g}, ridge "
+        f"{views}; averaged over {setting.smoothing:g} frames, width {setting.width:g}, ridge "
         f"{setting.ridge:g}, chain {setting.chain:g}, agreement {setting.agreement:g}; "
         f"{counter.n_counted} of {len(counter.numbers)} frames in the fit are counted; "
         f"mean absolute error on folds of training frames {counter.held_out:.2f}."

@@ -1,14 +1,12 @@
 """Features and some counts -> a count for every frame, and the counts not to believe.
 
-Features are averaged over neighbouring frames, few of them and many, scaled block by block, and
-fitted by `HLRegressor`: for each of these averages one Gaussian kernel of all views or one a
-view, a chain over consecutive frames as the graph, agreement between the views. The short
-average has the people of a frame with less noise; the long one tells how full the scene is
-around it, which frames that nobody counted know as well. What to use is decided on contiguous
-folds of the counted frames: neighbouring frames are near copies, so random folds would
-flatter. Counts that the adaptive threshold drops take no part in the choice nor in the last
-fit, which binds the others: what was replaced by a plausible number cannot be found, but it
-can be kept from pulling.
+Features are averaged over neighbouring frames, scaled block by block, and fitted by
+`HLRegressor`: one Gaussian kernel of all views or one a view, a chain over consecutive frames
+as the graph, agreement between the views. What to use is decided on contiguous folds of the
+counted frames: neighbouring frames are near copies, so random folds would flatter. Counts that
+the adaptive threshold drops take no part in the choice nor in the last fit, which binds the
+others: what was replaced by a plausible number cannot be found, but it can be kept from
+pulling.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from activehuber import graphs
 from activehuber._typing import Matrix, Vector
@@ -28,7 +27,7 @@ from activehuber.crowd.features import MOTION, Described
 from activehuber.fitting import reduced_gram
 from activehuber.intervals import half_width
 from activehuber.judging import Mode, common_scale, held_out_errors, judge, robust_loss
-from activehuber.linalg import BreakdownError, multiply
+from activehuber.linalg import BreakdownError
 from activehuber.refinement import DEFAULT_REMOVAL
 from activehuber.regressor import HLRegressor
 from activehuber.tables import TableError
@@ -36,16 +35,10 @@ from activehuber.thresholds import EFFICIENT
 from activehuber.tuning import labels_of
 from activehuber.views import View
 
-# Averages that the kernels see, as standard deviations in frames; and every frame by itself.
-SCALES, ALONE = (0.8, 8.0), (0.0,)
-# Frames by themselves are taken only if averages lose more than this on the folds, as they do
-# where frames have no order in time: counted frames say too little of other stretches of time.
-OUT_OF_ORDER = 1.4
-# What a kernel a view, a chain or agreement has to gain on the folds, each.
-EXTRA_PAYS = 1.1
-# What is tried: which views one kernel takes, and a kernel a view; width over the spread of a
-# view; ridge; the weights of chain and agreement over alpha.
+# What is tried: which views one kernel takes, and a kernel a view; averaging in frames; width
+# over the spread of a view; ridge; the weights of chain and agreement over alpha.
 JOINT = (("edges", "texture"), ("edges",), ("size", "edges", "texture"))
+SMOOTHINGS = (0.0, 0.8, 1.2, 2.0, 3.5)
 WIDTHS = (0.01, 0.04, 0.1)
 RIDGES = (1e-3, 3e-3, 1e-2, 3e-2)
 CHAINS = (10.0, 100.0)
@@ -55,9 +48,8 @@ FOLDS = (5, 2)
 FEWEST_FOR_VIEWS = 100
 # Counts off by up to one person are no mistakes; fits with more and more of them trusted.
 SLIP, MOST_REFITS = 1.0, 4
-# Averaging looks no further than this many widths, and works on so many frames at once.
+# Averaging looks no further than this many widths.
 REACH = 4.0
-AVERAGED_AT_ONCE = 128
 # Frames in a fit at most, and counted ones in the choice.
 MOST_ROWS, MOST_COUNTED = 3000, 800
 
@@ -70,9 +62,8 @@ class Setting:
 
     Attributes
     ----------
-    scales : tuple of float
-        Standard deviations in frames of averages over neighbours, each seen by kernels of its
-        own; 0 for none.
+    smoothing : float
+        Standard deviation in frames of the average over neighbours; 0 for none.
     joint : tuple of str
         Views that one kernel takes together; empty for one kernel a view, all of them.
     width : float
@@ -85,7 +76,7 @@ class Setting:
         c of the views where every view has a kernel; empty for equal ones.
     """
 
-    scales: tuple[float, ...] = SCALES
+    smoothing: float = 1.2
     joint: tuple[str, ...] = JOINT[0]
     width: float = 0.04
     ridge: float = 3e-3
@@ -164,7 +155,7 @@ class Counter:
         n, q = len(described.values), len(self.names)
         found = np.full((n, q), np.nan)
         usable = described.readable
-        rows = self.scaling(averages(described, self.setting)[usable])
+        rows = self.scaling(smooth(described, self.setting.smoothing)[usable])
         found[usable] = self.model.predict(rows).reshape(-1, q)
         found = np.maximum(found, 0.0)
         columns = dict(zip(self.names, found.T, strict=True))
@@ -181,62 +172,36 @@ class Counter:
         return out
 
 
-def used_columns(setting: Setting, columns: dict[str, slice]) -> dict[str, slice]:
-    """Where the features of each view that a setting uses stand, unused ones left out."""
-    found, start = {}, 0
-    for name, part in columns.items():
-        # Motion is known only where left and right were counted, and is then always used.
-        if not setting.joint or name in setting.joint or name == MOTION:
-            found[name] = slice(start, start + part.stop - part.start)
-            start = found[name].stop
-    return found
-
-
-def averages(described: Described, setting: Setting) -> Matrix:
-    """Features of the views in use at every scale, one scale after the other, shape (n, k)."""
-    values = _of_views(described, setting, described.values)
-    return np.hstack([smooth(described, values, width) for width in setting.scales])
-
-
-def _of_views(described: Described, setting: Setting, values: np.ndarray) -> np.ndarray:
-    """The columns (along the last axis) of the views in use."""
-    used = [described.columns[name] for name in used_columns(setting, described.columns)]
-    return np.concatenate([values[..., part] for part in used], axis=-1)
-
-
-def smooth(described: Described, values: Matrix, width: float) -> Matrix:
-    """Values (n, d) averaged over neighbouring frames with Gaussian weights.
+def smooth(described: Described, width: float) -> Matrix:
+    """Features averaged over neighbouring frames with Gaussian weights, shape (n, d).
 
     Frames that are missing or could not be read have no weight, and stay NaN themselves.
     """
     if width == 0.0:
-        return values
+        return described.values
     numbers, good = described.numbers, described.readable
-    clean = np.where(good[:, None], values, 0.0)
-    out = np.full_like(values, np.nan)
-    reach = np.ceil(REACH * width)
-    for start in range(0, len(numbers), AVERAGED_AT_ONCE):
-        here = slice(start, start + AVERAGED_AT_ONCE)
-        first = np.searchsorted(numbers, numbers[here][0] - reach)
-        last = np.searchsorted(numbers, numbers[here][-1] + reach, side="right")
-        apart = numbers[first:last] - numbers[here][:, None]
-        weights = np.exp(-0.5 * (apart / width) ** 2) * good[first:last]
-        weights[np.abs(apart) > reach] = 0.0
-        # A frame that can be read has its own weight, so nothing is divided by zero.
-        weights = weights[good[here]]
-        weights /= weights.sum(axis=1, keepdims=True)
-        out[here][good[here]] = multiply(weights, clean[first:last])
-    return out
+    reach = int(np.ceil(REACH * width))
+    places = [_shifted(numbers, shift) for shift in range(-reach, reach + 1)]
+    rows = np.concatenate([here for here, _ in places])
+    columns = np.concatenate([there for _, there in places])
+    weights = np.exp(-0.5 * ((numbers[columns] - numbers[rows]) / width) ** 2) * good[columns]
+    n = len(numbers)
+    average = sparse.csr_array((weights, (rows, columns)), shape=(n, n))
+    total = average @ np.where(good[:, None], described.values, 0.0)
+    # A frame that can be read has its own weight, so nothing is divided by zero.
+    share = average.sum(axis=1)[:, None]
+    return np.divide(total, share, out=np.full_like(total, np.nan), where=good[:, None])
+
+
+def _shifted(numbers: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (i, j) with numbers[j] = numbers[i] + shift."""
+    j = np.searchsorted(numbers, numbers + shift).clip(max=len(numbers) - 1)
+    i = np.flatnonzero(numbers[j] == numbers + shift)
+    return i, j[i]
 
 
 def scaling_of(values: Matrix, blocks: np.ndarray) -> Scaling:
-    """One scale a block: the root of its mean variance; a block that never changes stays.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, k)
-    blocks : ndarray of shape (k,), int
-    """
+    """One scale a block: the root of its mean variance; a block that never changes stays."""
     variance = values.var(axis=0)
     mean = np.bincount(blocks, variance) / np.bincount(blocks)
     size = np.sqrt(mean)[blocks]
@@ -255,18 +220,15 @@ def parameters(
     """The setting as parameters of `HLRegressor` for given rows, shape (n, d)."""
     alpha = setting.ridge / (2.0 * n_counted)
     graph = graphs.chain_affinity(numbers) if setting.chain > 0.0 else "knn"
-    used = used_columns(setting, columns)
-    step = rows.shape[1] // len(setting.scales)
-    together = {" and ".join(used): slice(0, step)} if setting.joint else used
     views = []
-    for (k, scale), (name, part) in product(enumerate(setting.scales), together.items()):
-        place = np.arange(k * step + part.start, k * step + part.stop)
-        # Twice the sum of variances is the mean squared distance of two rows; blocks that
-        # change have variance one, so much less is rounding.
-        spread = max(2.0 * float(rows[:, place].var(axis=0).sum()), 1e-12)
+    for names in (setting.joint,) if setting.joint else [(name,) for name in columns]:
+        # Motion is known only where left and right were counted, and is then always used.
+        used = [c for n, c in columns.items() if n in names or (setting.joint and n == MOTION)]
+        part = np.concatenate([np.arange(c.start, c.stop) for c in used])
+        # Twice the sum of variances is the mean squared distance of two rows.
+        spread = max(2.0 * float(rows[:, part].var(axis=0).sum()), 1e-300)
         gamma = setting.width / spread
-        over = f" over {scale:g} frames" if scale > 0.0 else ""
-        views.append(View(place, "rbf", gamma=gamma, graph=graph, name=name + over))
+        views.append(View(part, "rbf", gamma=gamma, graph=graph, name=" and ".join(names)))
     return {
         "views": views,
         "view_weights": np.array(setting.weights) if setting.weights else "uniform",
@@ -283,12 +245,6 @@ def contiguous_folds(n: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """k parts of n counted frames in their order, as (train, test)."""
     everyone = np.arange(n)
     return [(np.setdiff1d(everyone, part), part) for part in np.array_split(everyone, k)]
-
-
-def in_words(scales: tuple[float, ...]) -> str:
-    """Averages in words."""
-    widths = " and ".join(f"{scale:g}" for scale in scales)
-    return "every frame by itself" if scales == ALONE else f"averaged over {widths} frames"
 
 
 class Search:
@@ -315,23 +271,19 @@ class Search:
         self.everyone = frames_to_use(described, self.counted)
         self.believed = np.ones(len(self.counted), dtype=bool)
         self.tried: dict[Setting, Matrix] = {}
-        self._rows: dict[tuple[Any, ...], tuple[Matrix, Scaling]] = {}
+        self._rows: dict[float, tuple[Matrix, Scaling]] = {}
 
-    def rows(self, setting: Setting) -> tuple[Matrix, Scaling]:
-        """Averaged and scaled features of all frames for a setting, shape (n, k)."""
-        key = (setting.scales, setting.joint)
-        if key not in self._rows:
-            averaged = averages(self.described, setting)
-            blocks = _of_views(self.described, setting, self.described.blocks)
-            blocks = np.unique(blocks, return_inverse=True)[1]
-            several = [blocks + k * (blocks.max() + 1) for k in range(len(setting.scales))]
-            scaling = scaling_of(averaged[self.everyone], np.concatenate(several))
-            self._rows = {key: (scaling(averaged), scaling)}
-        return self._rows[key]
+    def rows(self, smoothing: float) -> tuple[Matrix, Scaling]:
+        """Averaged and scaled features of all frames, shape (n, d)."""
+        if smoothing not in self._rows:
+            averaged = smooth(self.described, smoothing)
+            scaling = scaling_of(averaged[self.everyone], self.described.blocks)
+            self._rows = {smoothing: (scaling(averaged), scaling)}
+        return self._rows[smoothing]
 
     def parameters(self, setting: Setting) -> tuple[dict[str, Any], np.ndarray]:
         """Parameters of the fit, and which frames take part in it."""
-        rows, _ = self.rows(setting)
+        rows, _ = self.rows(setting.smoothing)
         part = self.everyone if setting.uses_uncounted else self.counted
         described = self.described
         found = parameters(
@@ -342,7 +294,7 @@ class Search:
     def problem(self, setting: Setting) -> tuple[Matrix, Labels]:
         """Q of shape (l, l) and the labels, for any ridge."""
         params, part = self.parameters(setting)
-        X = self.rows(setting)[0][part]
+        X = self.rows(setting.smoothing)[0][part]
         settings, data = HLRegressor(**params)._prepared(X, self.y[part])
         return reduced_gram(settings, data), labels_of(data, fit_intercept=True)
 
@@ -352,7 +304,7 @@ class Search:
         y = self.y.copy()
         y[self.counted[~self.believed]] = np.nan
         model = HLRegressor(**params | {"view_weights": "learn"}, threshold=np.inf)
-        model.fit(self.rows(setting)[0][part], y[part])
+        model.fit(self.rows(setting.smoothing)[0][part], y[part])
         return tuple(float(c) for c in model.view_weights_)
 
     def disbelieve(self, setting: Setting) -> None:
@@ -387,15 +339,10 @@ class Search:
         ones = np.ones(np.count_nonzero(self.believed))
         several = [errors for pair in self.tried.values() for errors in pair]
         scale = common_scale(several, ones)
-        sets = {setting.scales for setting in self.tried}
-
-        def loss(setting: Setting) -> float:
-            found = sum(robust_loss(part, ones, scale) for part in self.tried[setting])
-            extras = (not setting.joint) + (setting.chain > 0.0) + (setting.agreement > 0.0)
-            alone = setting.scales == ALONE and len(sets) > 1
-            return found * EXTRA_PAYS**extras * (OUT_OF_ORDER if alone else 1.0)
-
-        return sorted(self.tried, key=loss)
+        return sorted(
+            self.tried,
+            key=lambda each: sum(robust_loss(part, ones, scale) for part in self.tried[each]),
+        )
 
 
 def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
@@ -413,13 +360,16 @@ def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
     -------
     Setting
     """
-    scales = (SCALES, ALONE) if uncounted else (ALONE,)
-    search.disbelieve(Setting(scales[0]))
-    grid = [Setting(s, joint, w) for s, joint, w in product(scales, JOINT, WIDTHS)]
+    smoothings = SMOOTHINGS if uncounted else (0.0,)
+    search.disbelieve(Setting(smoothing=smoothings[len(smoothings) // 2]))
+    grid = [Setting(s, joint, w) for s, joint, w in product(smoothings, JOINT, WIDTHS)]
     for last in (False, True):
         search.look(grid, RIDGES)
         best = search.ranked()[0]
-        report(f"{' and '.join(best.joint)}, {in_words(best.scales)}, width {best.width:g}")
+        report(
+            f"{' and '.join(best.joint)}, averaged over {best.smoothing:g} frames, width "
+            f"{best.width:g}"
+        )
         before = search.believed
         if not last:
             search.disbelieve(best)
@@ -487,7 +437,7 @@ def fit_counter(
     if not setting.uses_uncounted:
         # Of two targets one alone may be given: such frames count too.
         part = np.flatnonzero(described.readable & ~np.isnan(counts).all(axis=1))
-    rows, scaling = search.rows(setting)
+    rows, scaling = search.rows(setting.smoothing)
     report(f"fitting {len(part)} frames, {len(search.counted)} of them counted")
     first = _fit(HLRegressor(**params), rows[part], counts[part])
     removed = first.removed_.reshape(len(part), -1)

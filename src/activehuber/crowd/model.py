@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from activehuber.crowd.counter import Counter, Scaling, Setting, used_columns
+from activehuber.crowd.counter import Counter, Scaling, Setting
 from activehuber.crowd.features import Scene, working_shape
 from activehuber.crowd.frames import Frames, Image
 from activehuber.persistence import (
@@ -61,7 +61,6 @@ def model_bytes(model: CrowdModel) -> bytes:
             "names": list(counter.names),
             "setting": {
                 **asdict(counter.setting),
-                "scales": list(counter.setting.scales),
                 "joint": list(counter.setting.joint),
                 "weights": list(counter.setting.weights),
             },
@@ -106,13 +105,12 @@ def _model_of(state: dict[str, Any]) -> CrowdModel:
         motion=bool(state["scene"]["motion"]),
     )
     setting = dict(state["setting"])
-    scales = tuple(float(width) for width in setting.pop("scales"))
     joint = tuple(str(name) for name in setting.pop("joint"))
     weights = tuple(float(c) for c in setting.pop("weights"))
     numbers = {name: float(value) for name, value in setting.items()}
     counter = Counter(
         model=regressor_of(state["model"]),
-        setting=Setting(scales, joint, **numbers, weights=weights),
+        setting=Setting(**numbers, joint=joint, weights=weights),
         scaling=Scaling(np.asarray(state["centre"]), np.asarray(state["scale"])),
         names=tuple(str(name) for name in state["names"]),
         unit=np.asarray(state["unit"], dtype=np.float64),
@@ -133,8 +131,6 @@ def _check_parts(model: CrowdModel) -> None:
     """Raise unless shapes fit together and numbers are what they stand for."""
     scene, counter = model.scene, model.counter
     width, q = counter.model.n_features_in_, len(counter.names)
-    setting = counter.setting
-    used = used_columns(setting, model.columns)
     shape = working_shape(scene.height, scene.width)
     targets, rows = counter.model.intercept_, np.asarray(counter.model.X_fit_)
     fits = (
@@ -142,26 +138,25 @@ def _check_parts(model: CrowdModel) -> None:
         and model.empty.shape == (*shape, 3)
         and counter.scaling.centre.shape == counter.scaling.scale.shape == (width,)
         and tuple(model.columns) == scene.views
-        and len(setting.scales) * max(part.stop for part in used.values()) == width
+        and max(part.stop for part in model.columns.values()) == width
         and np.size(targets) == q
         and counter.unit.shape == (q + (q > 1),)
         and len(counter.numbers) == len(rows)
     )
     if not fits:
         raise ValueError("its parts do not fit together")
+    setting = counter.setting
     numbers = np.concatenate(
         [
             *(counter.unit, counter.scaling.centre, scene.person.ravel(), np.ravel(targets)),
             *(counter.model.dual_coef_.ravel(), rows.ravel()),
-            [counter.coverage, counter.held_out, *setting.scales],
+            [counter.coverage, counter.held_out, setting.smoothing],
         ]
     )
     positive = np.concatenate([counter.scaling.scale, scene.person.ravel(), [scene.level]])
     if not (np.all(np.isfinite(numbers)) and np.all(positive > 0.0) and scene.roi.any()):
         raise ValueError("a number in it is not what it stands for")
-    if np.any(counter.unit < 0.0) or any(
-        not 0.0 <= scale <= MOST_SMOOTHING for scale in setting.scales
-    ):
+    if np.any(counter.unit < 0.0) or not 0.0 <= setting.smoothing <= MOST_SMOOTHING:
         raise ValueError("a number in it is out of range")
 
 
