@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
 from threadpoolctl import threadpool_limits
 
-from activehuber import HLRegressor
+from activehuber import HLRegressor, fitting, refinement
 from tests import oracles
 
 
@@ -128,3 +129,36 @@ def test_labels_that_are_all_alike_lose_none():
     model = HLRegressor().fit(X, np.full(12, 3.0))
     assert not model.removed_.any() and model.threshold_ == 0.0 and model.scale_ == 0.0
     np.testing.assert_array_equal(model.predict(X), np.full(12, 3.0))
+
+
+def test_a_bad_label_at_the_edge_does_not_speak_against_its_neighbours(monkeypatch):
+    """Excused for want of other labels, it would have five good ones dropped."""
+    rng = np.random.default_rng(45)
+    x = np.concatenate([rng.uniform(0.0, 1.0, 60), np.linspace(1.1, 2.2, 8)])
+    y = np.exp(1.6 * x) + 0.05 * rng.normal(size=68)
+    y[-1] = 1.0
+    model = HLRegressor(gamma=1.0, alpha=1e-6)
+    assert np.flatnonzero(model.fit(x[:, None], y).removed_).tolist() == [67]
+    monkeypatch.setattr(refinement, "STRICT_ROUNDS", 0)
+    assert np.sum(model.fit(x[:, None], y).removed_) > 4
+
+
+def test_labels_are_weighed_later_as_they_were_in_the_fit(monkeypatch):
+    """What the caller does to y after the fit does not matter."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
+    y[:5] += 4.0
+    at_once = HLRegressor().fit(X, y)
+    monkeypatch.setattr(fitting, "FEW_LABELS", 0)
+    later = HLRegressor().fit(X, y)
+    assert later._fitted[0].evidence is None and at_once._fitted[0].evidence is not None
+    y[later.removed_] = np.nan
+    np.testing.assert_array_equal(later.label_quality_, at_once.label_quality_)
+    np.testing.assert_array_equal(later.loo_residuals_, at_once.loo_residuals_)
+
+
+@pytest.mark.parametrize("ask", [lambda m: m.scale_, lambda m: m.predict_interval([[0.0]])])
+def test_what_needs_a_fit_says_so(ask):
+    with pytest.raises(NotFittedError):
+        ask(HLRegressor())

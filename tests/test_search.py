@@ -436,3 +436,30 @@ def test_small_tables_get_one_blas_thread(n_rows, limited, rng):
     HLRegressor(kernel=kernel, threshold=1.0).fit(X, np.sin(X[:, 0]))
     assert set(seen) == {1 if limited else before}
     assert blas_threads() == before
+
+
+def test_labels_in_doubt_that_lie_far_out_are_not_asked_how_wide_an_interval_is(table):
+    X, y = table
+    model = HLRegressorCV().fit(X, y)
+    asked = ~np.isnan(model.held_out_residuals_)
+    assert model.removed_[:14].all() and not asked[:14].any()
+    assert asked[14:120].mean() > 0.97 and not asked[120:].any()
+    # Where no label is in doubt all of them are asked.
+    good = HLRegressorCV(removals=(np.inf,)).fit(X, y)
+    np.testing.assert_array_equal(~np.isnan(good.held_out_residuals_), ~np.isnan(y))
+
+
+def test_callable_and_repeated_kernels_are_added_up(table):
+    X, y = table
+
+    def narrow(x, z):
+        return float(np.exp(-np.sum((x - z) ** 2)))
+
+    def wide(x, z):
+        return float(np.exp(-0.1 * np.sum((x - z) ** 2)))
+
+    for kernels in (("rbf", "rbf"), ("rbf", narrow), (narrow, wide)):
+        model = HLRegressorCV(kernels=kernels).fit(X[:60], y[:60])
+        assert np.isfinite(model.predict(X)).all()
+        tried = [len(p["views"]) for p in model.cv_results_["params"] if "views" in p]
+        assert tried and set(tried) == {2}

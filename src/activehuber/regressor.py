@@ -225,9 +225,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
         None: the kernels themselves, while three n × n matrices fit in memory. Else finitely
         many functions in their place, whatever the number of rows, worked on in blocks:
         "nystrom" the kernel at some of the rows, for any kernel; "fourier" random waves, for
-        "rbf" and "laplacian"; "linear" the features themselves, whatever `kernel` says
-        ("cosine" normalises them). X may then also be a memory map, a Parquet file or folder or
-        a pyarrow dataset (y may be the name of a column), or a Dask array.
+        "rbf", "laplacian" and "matern"; "linear" the features themselves, whatever `kernel`
+        says ("cosine" normalises them). X may then also be a memory map, a Parquet file or
+        folder or a pyarrow dataset (y may be the name of a column), or a Dask array.
     n_components : int, default=1000
         Functions a view, for "nystrom" and "fourier"; rows of the graph if `manifold` > 0: it
         joins the drawn rows alone, and counts for all.
@@ -263,7 +263,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Labels that were dropped.
     label_quality_ : ndarray of shape (n_samples,)
         In [0, 1], low is bad, below ½ for removed labels only; NaN where there is none.
-        It and `loo_residuals_` are computed when first asked for: one more factorisation.
+        It and `loo_residuals_` of many labels are computed when first asked for: one more
+        factorisation.
     scale_ : float
         σ̂, a robust estimate of the noise in the labels.
     residuals_ : ndarray of shape (n_samples,)
@@ -468,6 +469,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         >>> bool(np.mean((lower <= y) & (y <= upper)) >= 0.9)
         True
         """
+        check_is_fitted(self)
         shape = (len(self._labels_fit[0]), -1)
         residuals = np.reshape(self.loo_residuals_, shape)
         in_use = np.where(np.reshape(self.removed_, shape), np.nan, residuals)
@@ -483,11 +485,11 @@ class HLRegressor(RegressorMixin, ViewParameters):
         centre = np.asarray(self._parts(X).sum(axis=1) + self.intercept_)
         centre = centre.reshape(len(centre), -1)
         ends = []
-        for index, evidence in enumerate(self._label_evidence()):
+        for index in range(len(self._fitted)):
             used = ~np.isnan(residuals[:, index])
             errors, weights = residuals[used, index], self._labels_fit[1][used]
             if scale == "local":
-                errors = errors / evidence.loo_inflation[used]
+                errors = errors / self._label_evidence()[index].loo_inflation[used]
             half: float | Vector = half_width(errors, weights, coverage)
             if scale == "local":
                 half = half * np.asarray(self._inflation(index, X))
@@ -733,6 +735,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
     @property
     def scale_(self) -> float | np.ndarray:
         """σ̂, the noise scale of the labels."""
+        check_is_fitted(self)
         known = [fitted.sigma for fitted in self._fitted]
         if any(sigma is None for sigma in known):
             known = [e.scale for e in self._label_evidence()]
@@ -953,7 +956,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
 
     def _assign(self, settings: Settings, data: Data, fitted: list[Fitted]) -> None:
         self._settings, self._fitted = settings.without_matrices(), fitted
-        self._labels_fit = (data.y, data.weights, data.trusted)
+        # Copies: labels are weighed when someone asks, and the caller's may have changed then.
+        self._labels_fit = (data.y.copy(), data.weights.copy(), data.trusted.copy())
         self.X_fit_ = None if settings.precomputed else data.X
         collect = self._of_targets
         single = self.views is None

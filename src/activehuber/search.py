@@ -379,15 +379,17 @@ class _SearchCV(ViewParameters):
         }
         widths = [part.widths(point.theta) for part in point.family.parts]
         if self.views is None and len(widths) > 1:
-            parts = zip(point.family.parts, widths, strict=True)
+            kernels = [part.kernel.name for part in point.family.parts]
+            # Callables have no name, and a name must not be given twice.
+            named = all(isinstance(name, str) and kernels.count(name) == 1 for name in kernels)
             views = [
                 View(
                     list(range(part.X.shape[1])),
                     kernel=part.kernel.name,
                     gamma=width,
-                    name=part.kernel.name,
+                    name=part.kernel.name if named else None,
                 )
-                for part, width in parts
+                for part, width in zip(point.family.parts, widths, strict=True)
             ]
             shares = np.sqrt([part.share for part in point.family.parts])
             return {"views": views, "view_weights": shares, **out}
@@ -457,7 +459,7 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         gets leave-one-out predictions (cv=None) or those of the test parts; the grid alone is
         tried.
     relevance : bool, default=False
-        Learn one width a feature (with `views` one a view).
+        Learn one width a feature (with `views` one a view); of several kernels for their sum.
     standardize : bool, default=False
         Standardise the features first.
     removals : list of float or None, default=(3.5, None, inf)

@@ -54,14 +54,15 @@ CLASS_MOVE_ROWS = 700
 CLASS_DECIDE_ROWS = 1500
 # Of the same length scale at the same gamma: the best point of one is a start for the other.
 TWINS = {"matern": "rbf"}
-# A kernel whose best score is worse than this share of the best one's is left behind.
+# A kernel whose best score is worse than this share of the best one's is not moved by itself;
+# it takes part in the sum of all of them.
 HOPELESS = 1.25
-# Steps of L-BFGS for one width, and for one a feature.
+# Steps of L-BFGS for one width, for one a feature, and for the last polish.
 STEPS_ONE = 12
 STEPS_MANY = 30
-# Dropping labels has to gain this much on held-out folds before the search believes in it.
-DOUBT_PAYS = 1.05
 STEPS_LAST = 6
+# Dropping or binding labels has to gain this much on others before the search believes in it.
+DOUBT_PAYS = 1.05
 # More freedom must pay for itself: widths that were fitted to l labels flatter the errors on
 # them by about a share of their number over l, and cost as much on others (as Akaike's
 # criterion has it); errors grown by a share δ add 0.7 δ to the robust loss of good labels.
@@ -99,7 +100,7 @@ class Choice:
         On all labelled rows.
     mode : Mode
     score : float
-        Minus the robust loss of the last decision.
+        Minus the loss of the last decision, as candidates were compared by it.
     trials : list of Trial
     held_out : ndarray of shape (l,)
         Errors on the folds of the last decision; NaN for labels that took no part in it.
@@ -421,10 +422,8 @@ def _decide(ends: Sequence[Point], labels: Labels, plan: Plan, trials: list[Tria
     scale = common_scale([errors for *_, errors in seen], some.weights)
     decided = []
     for point, mode, errors in seen:
-        score = robust_loss(errors, some.weights, scale) + _handicap(point, len(some))
-        if mode != Mode(None):
-            score *= DOUBT_PAYS
-        decided.append(Trial(point, "decide", mode, -score))
+        loss = _compared_loss(errors, some, scale, point, mode)
+        decided.append(Trial(point, "decide", mode, -loss))
     trials += decided
     plan.report(f"decided between {len(decided)} candidates on {len(folds)} folds")
     place = int(np.argmax([trial.score for trial in decided]))
@@ -465,7 +464,7 @@ def _ranked_on_more(decided: list[Trial], first: int, labels: Labels, plan: Plan
         return first
     scale = common_scale(list(verdicts.values()), some.weights)
     losses = {
-        i: robust_loss(errors, some.weights, scale) + _handicap(decided[i].point, len(some))
+        i: _compared_loss(errors, some, scale, decided[i].point, decided[i].mode)
         for i, errors in verdicts.items()
     }
     return min(losses, key=losses.__getitem__)
@@ -509,9 +508,13 @@ def _of_good_labels(errors: Vector, best: Trial, labels: Labels, rows: np.ndarra
     return errors
 
 
-def _handicap(point: Point, n_labels: int) -> float:
-    """What is added to the loss for freedom that fits chance."""
-    return HANDICAP_WIDTHS * len(point.theta) / n_labels
+def _compared_loss(
+    errors: Vector, labels: Labels, scale: float, point: Point, mode: Mode
+) -> float:
+    """The robust loss, more for freedom that fits chance, and more again for doubt."""
+    loss = robust_loss(errors, labels.weights, scale)
+    loss += HANDICAP_WIDTHS * len(point.theta) / len(labels)
+    return loss if mode == Mode(None) else DOUBT_PAYS * loss
 
 
 def _best_bound(
