@@ -70,16 +70,23 @@ def ran(camera):
         seen.append(("peer", described, given.copy()))
         return tune(peer, counter, described, given)
 
+    found, scenes = bench.find_backgrounds, []
+
+    def spy_scene(frames, *args):
+        scenes.append(("all" if len(frames) == N_FRAMES else "counted", frames.numbers))
+        return found(frames, *args)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ACTIVEHUBER_DATA", str(camera))
         patch.setattr(bench, "N_TRAIN", N_TRAIN)
+        patch.setattr(bench, "find_backgrounds", spy_scene)
         patch.setattr(bench, "QUICK_SIZES", (SIZE, 800))
         patch.setattr(bench, "TIMED_ROWS", 300)
         patch.setattr(bench, "LOOKS", "Never scored before.")
         patch.setattr(bench, "fit_counter", spy_fit)
         patch.setattr(bench, "peer_of", spy_tune)
         outcome = bench.bench(Run(True, said.append), "mall")
-    return SimpleNamespace(outcome=outcome, seen=seen, said=said)
+    return SimpleNamespace(outcome=outcome, seen=seen, said=said, scenes=scenes)
 
 
 def made(values, columns=None):
@@ -102,7 +109,7 @@ def result(predicted, truth, *, given=(1.0, np.nan), removed=None, ends=None, se
 
 def test_counts_of_frames_to_count_reach_nobody(ran, clip):
     kinds = [kind for kind, _, _ in ran.seen]
-    assert kinds.count(True) == 3 and kinds.count(False) == 2 and kinds.count("peer") == 5
+    assert kinds.count(True) == 3 and kinds.count(False) == 4 and kinds.count("peer") == 5
     for kind, described, given in ran.seen:
         assert np.isnan(given[described.numbers > N_TRAIN]).all()
         assert len(described.values) == len(given)
@@ -335,15 +342,29 @@ def test_all_three_errors_must_be_within_limits(errors, reach, aim):
 
 
 def test_where_uncounted_frames_pay():
-    def pair(own, other):
-        return {bench.WITH: result([own], [0]), bench.WITHOUT: result([other], [0])}
+    def three(own, other, alone):
+        names = (bench.WITH, bench.WITHOUT, bench.ALONE)
+        return {n: result([e], [0]) for n, e in zip(names, (own, other, alone), strict=True)}
 
-    curve = {25: [pair(3, 4)], 50: [pair(3, 3)], 100: [pair(2, 4), pair(2, 1)]}
-    text = bench.curve_finding(curve)
-    assert "pay with 25, 100 counted frames" in text
-    assert "-25.0 % at 25, +0.0 % at 50, -20.0 % at 100" in text
-    assert "pay nowhere" in bench.curve_finding({25: [pair(3, 2)]})
+    curve = {25: [three(3, 4, 6)], 50: [three(3, 3, 2)], 100: [three(2, 4, 8), three(2, 1, 8)]}
+    in_all, beyond = bench.curve_finding(curve).split(" Beyond the empty scene ")
+    assert "pay with 25, 100 counted frames" in in_all
+    assert "-50.0 % at 25, +50.0 % at 50, -75.0 % at 100" in in_all
+    assert "pay with 25, 100 counted frames" in beyond
+    assert "-25.0 % at 25, +0.0 % at 50, -20.0 % at 100" in beyond
+    assert "pay nowhere" in bench.curve_finding({25: [three(3, 2, 4)]})
     assert bench.mean_mae(curve[100], bench.WITHOUT) == 2.5
+
+
+def test_of_counted_frames_alone_the_empty_scene_is_found_in_these(ran):
+    """What was described by others differs; of frames to count none has told of the scene."""
+    without = [d for kind, d, given in ran.seen if kind is False and len(given) == SIZE]
+    assert len(without) == 2
+    first, second = (described.values for described in without)
+    assert first.shape == second.shape and not np.allclose(first, second)
+    assert [kind for kind, _ in ran.scenes] == ["all", "counted", "counted"]
+    assert [len(numbers) for _, numbers in ran.scenes] == [N_FRAMES, SIZE, N_TRAIN]
+    assert all(max(numbers) <= N_TRAIN for _, numbers in ran.scenes[1:])
 
 
 def test_no_draw_of_counted_frames_is_made_twice():

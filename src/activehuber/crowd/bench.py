@@ -6,9 +6,10 @@ answer only when it is scored. All choices (averaging, views, kernels, ridges, o
 the peers) are made on contiguous folds of the training frames: five, and two halves.
 
 Ours with uncounted frames may average features over neighbouring frames and use all frames as
-rows of the fit. Ours without sees the counted frames alone, and every frame to count by itself.
-The empty scene is found from all frames in either case. Peers get the averaged and scaled
-features of those views that ours with uncounted frames has chosen.
+rows of the fit. Ours without fits the counted frames alone, and counts every frame by itself.
+For both the empty scene is found from all frames, which is what uncounted frames are needed for
+most; a third, of counted frames alone, finds the empty scene in these too. Peers get the
+averaged and scaled features of those views that ours with uncounted frames has chosen.
 """
 
 from __future__ import annotations
@@ -43,12 +44,13 @@ from activehuber.crowd.counter import (
 )
 from activehuber.crowd.features import (
     Described,
+    Scene,
     describe_frames,
     find_backgrounds,
     make_scene,
     with_level,
 )
-from activehuber.crowd.frames import open_frames
+from activehuber.crowd.frames import Frames, open_frames
 from activehuber.reproduce import data
 from activehuber.reproduce.outcome import Cell, Outcome, Run, Table, fact, facts
 from activehuber.reproduce.protocol import Scored
@@ -93,6 +95,7 @@ MOST_GROWTH = 5.0
 LEAST_DESCRIBED, MOST_SECONDS, LEAST_PREDICTED = 60.0, 15.0, 10_000.0
 
 WITH, WITHOUT = "ours, with uncounted frames", "ours, without uncounted frames"
+ALONE = "ours, counted frames alone, the empty scene too"
 KRR = "KRR"
 DIGITS = {
     "MAE": 2,
@@ -130,12 +133,12 @@ def bench(run: Run, name: str) -> Outcome:
     """
     if name != "mall":
         raise TableError(f"there is no bench {name!r}; there is: mall")
-    described, counts, described_rate = mall(run)
-    task = Task.of(described, counts, N_TRAIN)
+    filmed = mall(run)
+    task = Task.of(filmed.described, filmed.counts, N_TRAIN)
     main = compared(run, task)
-    curve = learning_curve(run, task, main)
+    curve = learning_curve(run, task, main, filmed)
     robust = robustness(run, task, main)
-    speed = speeds(described, described_rate, main[WITH])
+    speed = speeds(filmed.described, filmed.described_rate, main[WITH])
     notes = [*protocol_notes(run, task), *([LOOKS] if LOOKS else [])]
     tables = [
         comparison_table(main, notes),
@@ -156,8 +159,47 @@ def bench(run: Run, name: str) -> Outcome:
 # --- the sequence -----------------------------------------------------------------------
 
 
-def mall(run: Run) -> tuple[Described, Vector, float]:
-    """Features of the frames of Mall, their counts (n,), and frames described a second."""
+@dataclass(frozen=True)
+class Filmed:
+    """A sequence and what is known of it.
+
+    Attributes
+    ----------
+    frames : Frames
+        n of them.
+    scene : Scene
+    described : Described
+        By an empty scene that was found from all frames.
+    counts : ndarray of shape (n,)
+    described_rate : float
+        Frames described a second, the search for the empty scene included.
+    """
+
+    frames: Frames
+    scene: Scene
+    described: Described
+    counts: Vector
+    described_rate: float
+
+    def described_from(self, places: np.ndarray) -> Described:
+        """All frames described by the empty scene of some of them alone."""
+        names = [(self.frames.numbers[i], self.frames.names[i]) for i in places]
+        numbers, files = zip(*names, strict=True)
+        some = replace(self.frames, numbers=numbers, names=files)
+        return described_by(self.frames, some, self.scene)
+
+
+def described_by(
+    frames: Frames, some: Frames, scene: Scene, report: Callable[[int, int], Any] | None = None
+) -> Described:
+    """Frames described by the empty scene of some of them."""
+    backgrounds = find_backgrounds(some, scene, lambda done, total: None)
+    scene = with_level(some, scene, backgrounds)
+    return describe_frames(frames, scene, backgrounds, report or (lambda done, total: None))
+
+
+def mall(run: Run) -> Filmed:
+    """The frames of Mall, described, and their counts."""
     known = data.mall_frames()
     frames = open_frames(known.folder)
     if frames.numbers != tuple(range(1, len(known.counts) + 1)):
@@ -180,13 +222,11 @@ def mall(run: Run) -> tuple[Described, Vector, float]:
             run.report(f"{done} of {total} frames described")
 
     started = time.perf_counter()
-    backgrounds = find_backgrounds(frames, scene, lambda done, total: None)
-    scene = with_level(frames, scene, backgrounds)
-    described = describe_frames(frames, scene, backgrounds, told)
+    described = described_by(frames, frames, scene, told)
     seconds = time.perf_counter() - started
     if described.problems:
         raise TableError(f"{known.folder}: {described.problems[0]}; the bench needs all frames")
-    return described, known.counts, len(frames) / seconds
+    return Filmed(frames, scene, described, known.counts, len(frames) / seconds)
 
 
 def some_frames(described: Described, part: Mask) -> Described:
@@ -449,6 +489,15 @@ def both(run: Run, task: Task, words: str) -> dict[str, Result]:
     return found
 
 
+def alone(run: Run, task: Task, filmed: Filmed, words: str) -> Result:
+    """Ours where nothing but counted frames is known, of the empty scene either."""
+    places = np.flatnonzero(~np.isnan(task.given))
+    other = replace(task, described=filmed.described_from(places))
+    result = other.solved(partial(ours, uncounted=False))
+    _tell(run, f"{words}: {ALONE}", result)
+    return result
+
+
 def krr(run: Run, task: Task, beside: Result, words: str) -> Result:
     """Kernel ridge on the features of one of ours."""
     result = task.solved(partial(peer_of, peers(run)[KRR], counter_of(beside)))
@@ -485,18 +534,20 @@ def compared(run: Run, task: Task) -> dict[str, Result]:
 Curve = dict[int, list[dict[str, Result]]]
 
 
-def learning_curve(run: Run, task: Task, main: dict[str, Result]) -> Curve:
+def learning_curve(run: Run, task: Task, main: dict[str, Result], filmed: Filmed) -> Curve:
     """Results by number of counted frames, spread evenly over the training frames."""
     found: Curve = {}
+    firsts = DRAWS[1:2] if run.quick else DRAWS
     for size in QUICK_SIZES if run.quick else SIZES:
         if size < task.n_train:
-            found[size] = [
-                both(run, task.counting(places), f"{size} counted frames")
-                for places in drawn_places(
-                    task.n_train, size, DRAWS[1:2] if run.quick else DRAWS
-                )
-            ]
-    return found | {task.n_train: [{name: main[name] for name in (WITH, WITHOUT, KRR)}]}
+            words, found[size] = f"{size} counted frames", []
+            for places in drawn_places(task.n_train, size, firsts):
+                some = task.counting(places)
+                last = {ALONE: alone(run, some, filmed, words)}
+                found[size].append(both(run, some, words) | last)
+    known = {name: main[name] for name in (WITH, WITHOUT, KRR)}
+    last = {ALONE: alone(run, task, filmed, f"{task.n_train} counted frames")}
+    return found | {task.n_train: [known | last]}
 
 
 def drawn_places(n: int, size: int, firsts: Sequence[float]) -> list[np.ndarray]:
@@ -827,7 +878,8 @@ def curve_figure(curve: Curve) -> Any:
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
     axis = figure.subplots()
     sizes = list(curve)
-    for name, style in ((WITH, "o-C0"), (WITHOUT, "s--C1"), (KRR, "^:C2")):
+    styles = {WITH: "o-C0", WITHOUT: "s--C1", ALONE: "v-.C3", KRR: "^:C2"}
+    for name, style in styles.items():
         axis.plot(sizes, [mean_mae(draws, name) for draws in curve.values()], style, label=name)
         for size, draws in curve.items():
             each = [draw[name].scored.mae for draw in draws]
@@ -885,15 +937,18 @@ def error_finding(name: str, result: Result) -> str:
 
 
 def curve_finding(curve: Curve) -> str:
-    """Where uncounted frames pay."""
-    changes = {
-        size: 100.0 * (mean_mae(draws, WITH) / mean_mae(draws, WITHOUT) - 1.0)
-        for size, draws in curve.items()
-    }
-    listed = ", ".join(f"{change:+.1f} % at {size}" for size, change in changes.items())
-    paying = [str(size) for size, change in changes.items() if change < 0.0]
-    words = f"pay with {', '.join(paying)} counted frames" if paying else "pay nowhere"
-    return f"Uncounted frames {words}; they change the MAE by {listed}."
+    """Where uncounted frames pay: in all, and beyond what they tell of the empty scene."""
+    sentences = []
+    for words, base in (("", ALONE), ("Beyond the empty scene ", WITHOUT)):
+        changes = {
+            size: 100.0 * (mean_mae(draws, WITH) / mean_mae(draws, base) - 1.0)
+            for size, draws in curve.items()
+        }
+        listed = ", ".join(f"{change:+.1f} % at {size}" for size, change in changes.items())
+        paying = [str(size) for size, change in changes.items() if change < 0.0]
+        where = f"pay with {', '.join(paying)} counted frames" if paying else "pay nowhere"
+        sentences.append(f"{words}uncounted frames {where}; they change the MAE by {listed}.")
+    return " ".join(_sentence(each) for each in sentences)
 
 
 def growth_finding(robust: dict[str, dict[int, Disturbed]]) -> str:
