@@ -7,9 +7,9 @@ the peers) are made on contiguous folds of the training frames: five, and two ha
 
 Ours with uncounted frames may average features over neighbouring frames and use all frames as
 rows of the fit. Ours without fits the counted frames alone, and counts every frame by itself.
-For both the empty scene is found from all frames, which is what uncounted frames are needed for
-most; a third, of counted frames alone, finds the empty scene in these too. Peers get the
-averaged and scaled features of those views that ours with uncounted frames has chosen.
+For both the empty scene is found from all frames; a third, of counted frames alone, finds the
+empty scene in these too. Peers get the averaged and scaled features of those views that ours
+with uncounted frames has chosen.
 """
 
 from __future__ import annotations
