@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing import get_context
 
 import numpy as np
@@ -95,7 +96,13 @@ class Split:
 def two_processes() -> ProcessPoolExecutor:
     """A pool of two, each with one BLAS thread: with two they get in each other's way."""
     # Processes that start anew: to fork one in which BLAS has threads is not safe.
-    return ProcessPoolExecutor(2, get_context("spawn"), threadpool_limits, (1,))
+    return ProcessPoolExecutor(2, get_context("spawn"), _one_blas_thread)
+
+
+def _one_blas_thread() -> None:
+    # Only libraries that are loaded can be told; a fresh process has none yet.
+    import_module("scipy.linalg")
+    threadpool_limits(1)
 
 
 @contextmanager
