@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activehuber import HLRegressor, thresholds
+from activehuber.leave_one_out import LeaveOneOut
 from tests import oracles
 
 RULES = ["madn", "quantile", "tuning-free"]
@@ -128,6 +129,31 @@ def test_noise_that_grows_with_the_level():
     assert np.all(growth >= 1.0)
     assert np.median(growth[level < 0.6]) < 1.2
     assert np.median(growth[level > 0.9]) > 5.0
+
+
+def test_the_scale_of_most_forgets_what_is_far_out():
+    rng = np.random.default_rng(0)
+    errors = rng.normal(size=1000)
+    errors[:200] += 20.0
+    loo = LeaveOneOut(errors, np.zeros(1000), np.ones(1000), np.zeros(1000))
+    scales = thresholds.RowScales(np.ones(1000), np.zeros(1000))
+    everyone = np.ones(1000, dtype=bool)
+    all_of_them = thresholds.noise_scale(loo, np.ones(1000), everyone, 0.0)
+    most = thresholds.scale_of_most(loo, scales, np.ones(1000), 3.5, 0.0)
+    assert all_of_them > 1.25
+    assert most == pytest.approx(1.0, abs=0.08)
+    # a median of repetitions, and never of fewer than half
+    doubled = thresholds.scale_of_most(
+        LeaveOneOut(
+            *(np.repeat(part, 2) for part in (errors, loo.variance, loo.ridge, loo.missing))
+        ),
+        thresholds.RowScales(np.ones(2000), np.zeros(2000)),
+        np.ones(2000),
+        3.5,
+        0.0,
+    )
+    weighted = thresholds.scale_of_most(loo, scales, np.full(1000, 2.0), 3.5, 0.0)
+    assert weighted == pytest.approx(doubled)
 
 
 def test_even_odds_fall_with_the_share_of_bad_labels():

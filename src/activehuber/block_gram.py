@@ -321,6 +321,12 @@ class BlockGram:
             self._subset = rows.copy(), held
         return self._subset[1]
 
+    def features_at(self, places: np.ndarray) -> Matrix:
+        """Ψ on some of the labelled rows, shape (k, p)."""
+        values, _ = self.rows.run(features_of, (self.features,), (), self._numbers(places))
+        assert values is not None
+        return values
+
     def source(self, mu: Vector) -> BlockSource:
         return BlockSource(self, mu)
 
@@ -414,6 +420,7 @@ class BlockFactor:
         mean: Vector,
     ) -> None:
         self.gram, self.unit, self.free, self.lower, self.mean = gram, unit, free, lower, mean
+        self.mu = mu
         self.weight = np.where(free, 1.0 / mu, 0.0)
         self.total = float(self.weight.sum())
         self.last: tuple[Vector, Vector] | None = None  # θ and v of the last answer
@@ -463,6 +470,19 @@ class BlockFactor:
         variance = self.variance(self.gram, border=border)
         inverse = self.weight * (1.0 - self.weight * variance)
         return inverse, np.where(self.free, 0.0, variance)
+
+    def between_others(self, *, border: bool) -> Matrix:
+        others = np.flatnonzero(~self.free)
+        if len(others) == 0:
+            return np.empty((0, 0))
+        psi = self.gram.features_at(others)
+        half = solve_lower(self.lower, psi.T)
+        out = half.T @ half + np.diag(self.mu[others])
+        if not border:
+            return out
+        to_ones, left = self._ones()
+        missed = 1.0 - psi @ to_ones
+        return out + np.outer(missed, missed / left)
 
     def variance(self, gram: BlockGram, *, border: bool) -> Vector:
         """aᵀ H⁻¹ a on the rows of a Gram matrix of the same features, a = Ψ(x) or (Ψ(x), 1)."""

@@ -26,7 +26,7 @@ from functools import partial
 import numpy as np
 from scipy.optimize import minimize
 
-from activehuber import thresholds
+from activehuber import robust
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.families import Family, Point
 from activehuber.linalg import (
@@ -224,7 +224,7 @@ def improve(
     if len(rows) < 3:
         return point
     if goal is None:
-        smoothing = SMOOTHING * thresholds.label_scale(some.y, some.weights)
+        smoothing = SMOOTHING * robust.label_scale(some.y, some.weights)
         if smoothing == 0.0:
             return point
         goal = partial(criterion, smoothing=smoothing)

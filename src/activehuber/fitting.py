@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from activehuber import approximation as approximate
-from activehuber import graphs, refinement, thresholds
+from activehuber import graphs, refinement, robust, thresholds
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.approximation import Approximation, BlockExpansion, BlockReduction
 from activehuber.basis import Basis, drawn
@@ -507,8 +507,9 @@ class _Task:
         assert isinstance(rows, Rows)
         kernels = [view.kernel for view in settings.views]
         columns = [view.columns for view in settings.views]
+        labels = np.where(self.data.labelled, self.data.y, np.nan)
         self.basis, sample = approximate.build_basis(
-            approximation, kernels, columns, rows, settings.fit_intercept
+            approximation, kernels, columns, rows, labels, settings.fit_intercept
         )
         graphs_of_sample = []
         for view in settings.views if settings.manifold > 0.0 else ():
@@ -595,7 +596,7 @@ class _Target:
         y, weights = data.y[self.labels, index], data.weights[self.labels]
         # Centring keeps digits when labels sit far from zero; without an intercept the
         # origin has a meaning and stays.
-        self.centre = thresholds.weighted_median(y, weights) if fit_intercept else 0.0
+        self.centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
         given = self.settings.view_weights if view_weights is None else view_weights
         m = len(self.settings.views)
         self.reduction = task.reduce(

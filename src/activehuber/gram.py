@@ -72,6 +72,14 @@ class Factor(Protocol):
         """
         ...
 
+    def between_others(self, *, border: bool) -> Matrix:
+        """A_RR − Q_RF A_FF⁻¹ Q_FR for the r rows R that are not free, shape (r, r).
+
+        Times τ² it is their covariance given the free rows, in a Gaussian process. With a
+        border as in `diagonals`.
+        """
+        ...
+
 
 class Source(Protocol):
     """Factors for any set of free rows at one μ."""
@@ -140,6 +148,9 @@ class _Bordered(ABC):
     @abstractmethod
     def plain_diagonals(self) -> tuple[Vector, Vector]: ...
 
+    @abstractmethod
+    def plain_between_others(self) -> Matrix: ...
+
     def respond_bordered(
         self, targets: Vector, fixed: Vector, total: float
     ) -> tuple[Vector, Vector, float]:
@@ -152,14 +163,24 @@ class _Bordered(ABC):
         b = (float(v[:, 0].sum()) - total) / ones
         return v[:, 0] - b * v[:, 1], image[:, 0] - b * image[:, 1], b
 
-    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
-        if not border:
-            return self.plain_diagonals()
+    def _response_to_ones(self) -> tuple[Vector, Vector]:
         if self.to_ones is None:
             ones = np.ones((len(self.free), 1))
             v, images = self.respond(ones, np.zeros_like(ones))
             self.to_ones = v[:, 0], images[:, 0]
-        u, image = self.to_ones
+        return self.to_ones
+
+    def between_others(self, *, border: bool) -> Matrix:
+        if not border:
+            return self.plain_between_others()
+        u, image = self._response_to_ones()
+        missed = 1.0 - image[~self.free]
+        return self.plain_between_others() + np.outer(missed, missed / float(u.sum()))
+
+    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
+        if not border:
+            return self.plain_diagonals()
+        u, image = self._response_to_ones()
         total = float(u.sum())
         inverse, schur = self.plain_diagonals()
         missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
@@ -291,6 +312,9 @@ class _DenseFactor(_Bordered):
     def plain_diagonals(self) -> tuple[Vector, Vector]:
         return Direct(self.gram, self.mu, self.free).plain_diagonals()
 
+    def plain_between_others(self) -> Matrix:
+        return Direct(self.gram, self.mu, self.free).plain_between_others()
+
 
 class Direct(_DenseFactor):
     """A Cholesky factor of A_FF itself."""
@@ -326,6 +350,14 @@ class Direct(_DenseFactor):
             schur[part] = self.gram.diagonal[part] - np.einsum("ij,ij->j", half, half)
         inverse[self.rows] = inverse_diagonal_in_place(self.lower)
         return inverse, schur
+
+    def plain_between_others(self) -> Matrix:
+        others = np.flatnonzero(~self.free)
+        half = submatrix(self.gram.matrix, others, self.rows).T
+        half = solve_lower(self.lower, half, overwrite=True)
+        out = submatrix(self.gram.matrix, others, others)
+        out.flat[:: len(others) + 1] += self.mu[others]
+        return out - half.T @ half
 
 
 class DirectSource:
@@ -561,6 +593,12 @@ class _InverseFactor:
         schur[self.others] = inverse_diagonal_in_place(self.lower) - self.mu[self.others]
         return inverse, schur
 
+    def between_others(self, *, border: bool) -> Matrix:
+        del border  # it is part of the inverse
+        if len(self.others) == 0:
+            return np.empty((0, 0))
+        return inverse_in_place(self.lower.copy(order="F"))
+
 
 class Shifted:
     """Another μ on top of a source, by preconditioned conjugate gradients.
@@ -701,3 +739,7 @@ class _LowRankFactor(_Bordered):
         variance = np.einsum("ij,ij->j", half, half)
         inverse = self.weight * (1.0 - self.weight * variance)
         return inverse, np.where(self.free, 0.0, variance)
+
+    def plain_between_others(self) -> Matrix:
+        half = solve_lower(self.lower, self.gram.features[~self.free].T)
+        return half.T @ half + np.diag(self.mu[~self.free])

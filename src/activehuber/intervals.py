@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from activehuber._typing import Vector
-from activehuber.thresholds import weighted_quantile
+from activehuber.robust import weighted_quantile
 
 
 def half_width(errors: Vector, weights: Vector, coverage: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from activehuber import refinement, thresholds
+from activehuber import refinement, robust
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.criterion import Labels
 from activehuber.gram import DenseGram
@@ -94,7 +94,7 @@ def held_out_errors(
 def _problem(Q: Matrix, labels: Labels, ridge: float) -> tuple[Problem, float]:
     centre = 0.0
     if labels.fit_intercept:
-        centre = thresholds.weighted_median(labels.y, labels.weights)
+        centre = robust.weighted_median(labels.y, labels.weights)
     problem = Problem(
         gram=DenseGram(Q),
         y=labels.y - centre,
@@ -120,7 +120,7 @@ def _unheard(threshold: float, n_labels: int) -> None:
 
 def robust_scale(errors: Vector, weights: Vector) -> float:
     """1.4826 times the median of |errors|."""
-    return thresholds.MAD_TO_SIGMA * thresholds.weighted_median(np.abs(errors), weights)
+    return robust.MAD_TO_SIGMA * robust.weighted_median(np.abs(errors), weights)
 
 
 def robust_loss(errors: Vector, weights: Vector, scale: float) -> float:

@@ -7,18 +7,19 @@ at the last threshold, and the history of thresholds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
 
-from activehuber import newton, thresholds
+from activehuber import newton, reinstatement, robust, thresholds
 from activehuber._typing import Mask, Vector
 from activehuber.gram import DenseGram, HeadTail, Shifted, Source
 from activehuber.leave_one_out import LeaveOneOut, leave_one_out, rough_leave_one_out, units
 from activehuber.newton import Solution, solve
 from activehuber.problem import Problem
-from activehuber.thresholds import Ground
+from activehuber.reinstatement import Dropped
+from activehuber.thresholds import Ground, RowScales
 
 # (threshold, labels in use) after each refinement.
 Report = Callable[[float, int], None]
@@ -99,7 +100,7 @@ def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -
         A callable maps (residuals, weights) of the labels to ξ. Named rules say 0 where
         most labels are met exactly; ξ does not fall below NOISE_FLOOR of their scale.
     """
-    scale = thresholds.label_scale(problem.y, problem.weights)
+    scale = robust.label_scale(problem.y, problem.weights)
     floor = 0.0 if callable(rule) else NOISE_FLOOR * scale
     source = problem.gram.source(problem.mu)
     solution = solve(problem, np.inf, source=source)
@@ -321,8 +322,9 @@ N_STARTS = 4
 MOST_ROUNDS = 30
 # Of more labels than this some are searched first; the rest then start from their answer.
 SEARCH_LABELS = 20_000
-# Their search ends when fewer than this share of them changes.
-SETTLED_SHARE = 1e-4
+# A search of all of them ends when fewer than this share changes, that of some when fewer
+# than the second: it is a start only.
+SETTLED_SHARE, ROUGHLY_SETTLED_SHARE = 1e-4, 2e-3
 # Rounds in which little knowledge of a row is no excuse for its label.
 STRICT_ROUNDS = 3
 # The cut used for the search when no label is to be dropped.
@@ -373,10 +375,20 @@ def adaptive(
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A point of the search with the leave-one-out figures of its fit."""
+    """A point of the search with the leave-one-out figures of its fit.
+
+    Attributes
+    ----------
+    loo : LeaveOneOut
+    score : float
+        Mean of the smaller half of the squared standardised errors.
+    energy : float
+        yᵀv; of a least-squares fit y_Sᵀ A_SS⁻¹ y_S, centred.
+    """
 
     loo: LeaveOneOut
     score: float
+    energy: float
 
 
 class _Search:
@@ -387,16 +399,23 @@ class _Search:
     zero. So the whole path is walked and each point is scored by the smaller half of its
     squared standardised leave-one-out residuals; the best few are starts, from each of
     which "fit the kept, flag by leave-one-out" is repeated to a fixed point; from the one
-    with the best score, less its doubtful members, it is repeated once more. μ = 2ℓλ is that
-    of all labels throughout.
+    with the best score, less its doubtful members, it is repeated once more. Then groups of
+    dropped labels that bear each other out come back (`reinstatement`). μ = 2ℓλ is that of
+    all labels throughout.
     """
 
-    def __init__(self, problem: Problem, removal: float, trusted: Mask) -> None:
+    def __init__(
+        self, problem: Problem, removal: float, trusted: Mask, *, rough: bool = False
+    ) -> None:
         self.problem, self.removal, self.trusted = problem, removal, trusted
+        self.is_large = is_large(problem)
+        # Whether a few labels may still change when the search ends.
+        self.among_many = rough or self.is_large
         self.mu, self.weights = problem.mu, problem.weights
         self.ground = ground(problem)
         self.floor = NOISE_FLOOR * self.ground.spread
-        self.few = SETTLED_SHARE * len(problem.y)
+        share = SETTLED_SHARE if self.is_large else ROUGHLY_SETTLED_SHARE
+        self.few = share * len(problem.y) if self.among_many else 0.0
         self.history: list[float] = []
         self.steps = 0
         self.known: dict[bytes, _Candidate] = {}
@@ -406,26 +425,24 @@ class _Search:
         self.source = self.problem.gram.inverse_source(
             self.mu, border=self.problem.fit_intercept
         )
-        if self._is_large:
+        if self.is_large:
             starts = [self._from_some()]
         else:
             starts = sorted(self._path(), key=lambda candidate: candidate.score)[:N_STARTS]
         ends: list[tuple[Mask, _Candidate]] = []
         for start in starts:
             ends.append(self._fixed_point(start))
-            if len(ends) > 1 and np.array_equal(ends[-1][0], ends[-2][0]):
+            if len(ends) > 1 and np.sum(ends[-1][0] != ends[-2][0]) <= self.few:
                 break  # two ways led to the same labels
         kept, candidate = min(ends, key=lambda end: end[1].score)
-        if not self._is_large:
+        if not self.is_large:
             kept, candidate = self._fixed_point(self._without_excused(candidate))
+            kept, candidate = self._with_reinstated(kept, candidate)
         # Once more with the scale of the kept labels; repeating this would spiral inwards.
         sigma = thresholds.noise_scale(candidate.loo, self.weights, kept, self.floor)
         del self.source  # the inverse is as large as the Gram matrix
-        return self._keep(candidate.loo, sigma), sigma
-
-    @property
-    def _is_large(self) -> bool:
-        return is_large(self.problem)
+        scales = thresholds.row_scales(candidate.loo, self.ground)
+        return self._keep(candidate.loo, self._cuts(candidate.loo, scales, sigma)), sigma
 
     def _candidate(
         self, solution: Solution, threshold: float, first: LeaveOneOut | None = None
@@ -436,7 +453,8 @@ class _Search:
         else:
             loo = rough_leave_one_out(first, solution, residuals, self.mu)
         standardised = (loo.residuals / loo.inflation) ** 2
-        return _Candidate(loo, thresholds.mean_of_smaller_half(standardised, self.weights))
+        score = robust.mean_of_smaller_half(standardised, self.weights)
+        return _Candidate(loo, score, float(self.problem.y @ solution.v))
 
     def _path(self) -> list[_Candidate]:
         """From least squares downwards, each solve started at the last."""
@@ -471,7 +489,7 @@ class _Search:
         What their fit leaves of the other labels are leave-one-out residuals already.
         """
         some, rows = evenly_spaced(self.problem)
-        search = _Search(some, self.removal, self.trusted[rows])
+        search = _Search(some, self.removal, self.trusted[rows], rough=True)
         kept, _ = search.run()
         solution = solve(some.using(kept), np.inf)
         self.history, self.steps = search.history, search.steps + solution.n_iter
@@ -480,14 +498,14 @@ class _Search:
         residuals = self.problem.y - solution.intercept - self.problem.gram.matvec(v)
         nothing = np.zeros_like(residuals)
         loo = LeaveOneOut(residuals, nothing, self.mu, self.problem.gram.missing)
-        return _Candidate(loo, np.inf)
+        return _Candidate(loo, np.inf, np.nan)
 
     def _next_threshold(self, solution: Solution, threshold: float) -> float:
         """Lower by PATH_RATIO, and so far that PATH_SHARE more of the labels are bound."""
         residuals = np.abs(self.problem.residuals(solution))
         bound = float(self.weights[~solution.free].sum() / self.weights.sum())
         share = max(0.0, 1.0 - bound - PATH_SHARE)
-        level = thresholds.weighted_quantile(residuals, self.weights, share)
+        level = robust.weighted_quantile(residuals, self.weights, share)
         return min(PATH_RATIO * threshold, level)
 
     def _without_excused(self, candidate: _Candidate) -> _Candidate:
@@ -496,38 +514,84 @@ class _Search:
         A bad label at the edge of the data passes for that reason, and may then speak against
         good neighbours until these are dropped. Left out, it meets them as they are.
         """
-        everyone = np.ones(len(self.weights), dtype=bool)
         for _ in range(STRICT_ROUNDS):
-            sigma = thresholds.noise_scale(candidate.loo, self.weights, everyone, self.floor)
-            candidate = self._fit(self._keep(candidate.loo, sigma, excuse=False))
+            candidate = self._fit(self._inside(candidate, excuse=False))
         return candidate
 
-    def _keep(self, loo: LeaveOneOut, sigma: float, *, excuse: bool = True) -> Mask:
-        """Labels inside their cut, at least half of them, and all trusted ones.
+    def _with_reinstated(self, kept: Mask, candidate: _Candidate) -> tuple[Mask, _Candidate]:
+        """Take back groups of dropped labels, the best first, while the evidence grows.
 
-        Without `excuse` the cut is that of noise alone.
+        Of a group only those come back that lie inside their cuts once it is in use.
         """
-        ground = self.ground if excuse else replace(self.ground, mean_variance=0.0)
-        cuts = thresholds.cuts(loo, sigma, ground, self.removal)
+        for _ in range(MOST_ROUNDS):
+            if np.all(kept):
+                break
+            labels = self._dropped(kept, candidate)
+            best, gain = None, 0.0
+            for group in reinstatement.best_groups(labels):
+                joined = kept.copy()
+                joined[labels.rows[group]] = True
+                group = group[self._inside(self._fit(joined))[labels.rows[group]]]
+                reached = reinstatement.evidence_gain(labels, group) if len(group) else 0.0
+                if reached > gain:
+                    best, gain = group, reached
+            if best is None:
+                break
+            kept = kept.copy()
+            kept[labels.rows[best]] = True
+            candidate = self._fit(kept)
+        return kept, candidate
+
+    def _dropped(self, kept: Mask, candidate: _Candidate) -> Dropped:
+        """The labels that are not kept, for `reinstatement`."""
+        scales, sigma = self._scales(candidate.loo)
+        border = self.problem.fit_intercept
+        least = float(self.weights[kept].sum()) * self.floor**2 / float(np.mean(self.mu))
+        return reinstatement.dropped(
+            kept,
+            candidate.loo.residuals,
+            self.source.factor(kept).between_others(border=border),
+            self.mu,
+            self._cuts(candidate.loo, scales, sigma),
+            self.ground,
+            max(candidate.energy, least),
+            border=border,
+        )
+
+    def _scales(self, loo: LeaveOneOut) -> tuple[RowScales, float]:
+        """The scale of every row and σ̂ of most labels."""
+        scales = thresholds.row_scales(loo, self.ground)
+        sigma = thresholds.scale_of_most(loo, scales, self.weights, self.removal, self.floor)
+        return scales, sigma
+
+    def _cuts(self, loo: LeaveOneOut, scales: RowScales, sigma: float) -> Vector:
+        return thresholds.cuts(loo.residuals, scales.at(sigma), self.weights, self.removal)
+
+    def _inside(self, candidate: _Candidate, *, excuse: bool = True) -> Mask:
+        """Labels to keep by the errors of a fit; without `excuse` noise alone counts."""
+        scales, sigma = self._scales(candidate.loo)
+        scales = scales if excuse else scales.without_excuse()
+        return self._keep(candidate.loo, self._cuts(candidate.loo, scales, sigma))
+
+    def _keep(self, loo: LeaveOneOut, cuts: Vector) -> Mask:
+        """Labels inside their cut, at least half of them, and all trusted ones."""
         ratios = thresholds.share_of(loo.residuals, cuts)
         kept = (ratios <= 1.0) | self.trusted
         if self.weights[kept].sum() < 0.5 * self.weights.sum():
-            kept = (ratios <= thresholds.weighted_median(ratios, self.weights)) | self.trusted
+            kept = (ratios <= robust.weighted_median(ratios, self.weights)) | self.trusted
         return kept
 
     def _fixed_point(self, start: _Candidate) -> tuple[Mask, _Candidate]:
         """Fit the kept labels, flag by leave-one-out, until the kept ones stay."""
-        everyone = np.ones(len(self.weights), dtype=bool)
         candidate = start
         seen: list[Mask] = []
         for _ in range(MOST_ROUNDS):
-            sigma = thresholds.noise_scale(candidate.loo, self.weights, everyone, self.floor)
-            kept = self._keep(candidate.loo, sigma)
+            kept = self._inside(candidate)
             if any(np.array_equal(kept, earlier) for earlier in seen):
                 first = next(i for i, m in enumerate(seen) if np.array_equal(kept, m))
                 kept = np.logical_or.reduce(seen[first:])
                 return kept, self._fit(kept)
-            again = bool(seen) and self._is_large
+            again = bool(seen) and self.among_many
             settled = again and np.sum(kept != seen[-1]) < self.few
             seen.append(kept)
             # Among many labels a few do not change what the others leave of the variance.
@@ -553,7 +617,8 @@ def cuts_for(
     if sigma is None:
         floor = NOISE_FLOOR * known.spread
         sigma = thresholds.noise_scale(loo, problem.weights, problem.active, floor)
-    return sigma, thresholds.cuts(loo, sigma, known, removal)
+    scales = thresholds.row_scales(loo, known).at(sigma)
+    return sigma, thresholds.cuts(loo.residuals, scales, problem.weights, removal)
 
 
 def ground(problem: Problem) -> Ground:
@@ -562,8 +627,8 @@ def ground(problem: Problem) -> Ground:
     return Ground(
         y=y,
         weights=weights,
-        centre=thresholds.weighted_median(y, weights) if problem.fit_intercept else 0.0,
-        spread=thresholds.label_scale(y, weights),
+        centre=robust.weighted_median(y, weights) if problem.fit_intercept else 0.0,
+        spread=robust.label_scale(y, weights),
         mean_variance=mean_variance(problem),
     )
 

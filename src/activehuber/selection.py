@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from activehuber import refinement, thresholds
+from activehuber import refinement, robust
 from activehuber._typing import Matrix, Vector
 from activehuber.criterion import Labels, evidence, improve, surprise
 from activehuber.families import Family, Part, Point
@@ -525,7 +525,7 @@ def _best_bound(
     if first is None:
         return None
     scale = robust_scale(first.errors[first.kept], labels.weights[first.kept])
-    spread = thresholds.label_scale(labels.y, labels.weights)
+    spread = robust.label_scale(labels.y, labels.weights)
     if scale <= 0.0 or spread <= 0.0:
         return None
     # Without noise ξ would fall to where rounding decides which labels are bound.

@@ -17,23 +17,24 @@ that choose ξ from the residuals of the fit itself, so that `threshold_` is a f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from activehuber._typing import Mask, Vector
 from activehuber.leave_one_out import LeaveOneOut, units
+from activehuber.robust import MAD_TO_SIGMA, weighted_median, weighted_quantile
 
-# MADN: the median absolute deviation times this is the standard deviation of a Gaussian.
-MAD_TO_SIGMA = 1.482602218505602
-# The same for the mean absolute deviation.
-MEAN_DEVIATION_TO_SIGMA = 1.2533141373155003
 # 95 % efficiency under Gaussian noise: where labels are bound but none is dropped.
 EFFICIENT = 1.345
 # Share of the labels inside the threshold of the rule `quantile`.
 BOUND_FROM = 0.9
 # No cut falls below so many times the scale of its row.
 LEAST_CUT = 2.0
+# At so many times its cut a label is bad beyond doubt and says nothing of the noise.
+BEYOND_DOUBT = 1.5
+# How often such labels are put aside and the scale is taken again.
+SCALE_ROUNDS = 3
 # Noise often grows with the level of the labels: its scale is also taken in windows of this
 # share of the labels, but not of fewer than so many.
 WINDOW = 0.15
@@ -46,44 +47,6 @@ LOW_SHARE = 0.35
 HIGHEST_DROPPED = 0.499
 # Growth is taken at this discount: windows differ by chance.
 DOUBT = 0.7
-
-
-def weighted_median(values: Vector, weights: Vector) -> float:
-    """The median of values repeated `weights` times; two middle ones are averaged."""
-    order = np.argsort(values, kind="stable")
-    ranked, cumulated = values[order], np.cumsum(weights[order])
-    half = 0.5 * cumulated[-1]
-    # Sums of equal weights may miss the half by rounding; such a hit counts as exact.
-    slack = 1e-12 * cumulated[-1]
-    low = int(np.searchsorted(cumulated, half - slack))
-    high = int(np.searchsorted(cumulated, half + slack, side="right"))
-    return 0.5 * float(ranked[low] + ranked[min(high, len(ranked) - 1)])
-
-
-def weighted_quantile(values: Vector, weights: Vector, share: float) -> float:
-    """The smallest value below or at which `share` of the weight lies."""
-    order = np.argsort(values, kind="stable")
-    cumulated = np.cumsum(weights[order])
-    place = int(np.searchsorted(cumulated, share * cumulated[-1] * (1.0 - 1e-12)))
-    return float(values[order][min(place, len(values) - 1)])
-
-
-def mean_of_smaller_half(values: Vector, weights: Vector) -> float:
-    """Mean of the smaller half of the values by weight (a trimmed mean)."""
-    order = np.argsort(values, kind="stable")
-    cumulated = np.cumsum(weights[order])
-    half = 0.5 * cumulated[-1]
-    counted = np.diff(np.minimum(cumulated, half), prepend=0.0)
-    return float(counted @ values[order]) / half
-
-
-def label_scale(y: Vector, weights: Vector) -> float:
-    """A robust scale of the labels: MADN, or the mean deviation if that is zero."""
-    deviations = np.abs(y - weighted_median(y, weights))
-    spread = MAD_TO_SIGMA * weighted_median(deviations, weights)
-    if spread > 0.0:
-        return spread
-    return MEAN_DEVIATION_TO_SIGMA * float(np.average(deviations, weights=weights))
 
 
 def noise_scale(loo: LeaveOneOut, weights: Vector, among: Mask, floor: float) -> float:
@@ -213,22 +176,46 @@ class Ground:
     mean_variance: float
 
 
-def row_scales(loo: LeaveOneOut, sigma: float, ground: Ground) -> Vector:
-    """The scale that |e_i| has for a good label of row i.
+@dataclass(frozen=True)
+class RowScales:
+    """The scale that |e_i| has for a good label of row i, for any noise scale σ̂.
 
-        scale_i² = σ̂² (1 + q_i/μ_i) + (q_i/K̄)² (s_y²/4 + ŷ_i²)
+        scale_i² = σ̂² g_i² (1 + q_i/μ_i) + (q_i/K̄)² (s_y²/4 + ŷ_i²)
 
-    The first term is noise and its effect on the prediction. The second is what rows with
-    few neighbours cannot know: where the other labels leave a share q/K̄ of the prior
-    variance, the prediction ŷ_i (measured from the centre) is off by such a share of itself.
+    The first term is noise and its effect on the prediction, g the growth of errors at the
+    level of the row. The second is what rows with few neighbours cannot know: where the other
+    labels leave a share q/K̄ of the prior variance, the prediction ŷ_i (measured from the
+    centre) is off by such a share of itself.
+
+    Attributes
+    ----------
+    noise : ndarray of shape (l,)
+        g √(1 + q/μ).
+    unknown : ndarray of shape (l,)
+        The root of the second term.
     """
+
+    noise: Vector
+    unknown: Vector
+
+    def at(self, sigma: float) -> Vector:
+        """The scales at σ̂, shape (l,)."""
+        return np.hypot(sigma * self.noise, self.unknown)
+
+    def without_excuse(self) -> RowScales:
+        """Those of noise alone: a row of which little is known is no excuse."""
+        return replace(self, unknown=np.zeros_like(self.unknown))
+
+
+def row_scales(loo: LeaveOneOut, ground: Ground) -> RowScales:
+    """See `RowScales`."""
     predicted = ground.y - loo.residuals - ground.centre
-    noise = sigma * loo.inflation
-    noise *= growth_along(predicted, loo.residuals / loo.inflation, ground.weights)
+    inflation = loo.inflation
+    noise = inflation * growth_along(predicted, loo.residuals / inflation, ground.weights)
     if ground.mean_variance <= 0.0:
-        return noise
-    unknown = (loo.variance + loo.missing) / ground.mean_variance
-    return np.hypot(noise, unknown * np.hypot(0.5 * ground.spread, predicted))
+        return RowScales(noise, np.zeros_like(noise))
+    share = (loo.variance + loo.missing) / ground.mean_variance
+    return RowScales(noise, share * np.hypot(0.5 * ground.spread, predicted))
 
 
 def growth_along(level: Vector, errors: Vector, weights: Vector) -> Vector:
@@ -265,14 +252,33 @@ def growth_along(level: Vector, errors: Vector, weights: Vector) -> Vector:
     return np.maximum(1.0, DOUBT * np.interp(level, stops, local) / usual)
 
 
-def cuts(loo: LeaveOneOut, sigma: float, ground: Ground, removal: float) -> Vector:
+def cuts(errors: Vector, scales: Vector, weights: Vector, removal: float) -> Vector:
     """How far |e_i| may go: `removal` times the scale of the row, or less among many bad ones.
 
     See `even_odds`.
     """
-    scales = row_scales(loo, sigma, ground)
-    ratios = share_of(loo.residuals, scales)
-    return scales * even_odds(ratios, ground.weights, removal)
+    return scales * even_odds(share_of(errors, scales), weights, removal)
+
+
+def scale_of_most(
+    loo: LeaveOneOut, scales: RowScales, weights: Vector, removal: float, floor: float
+) -> float:
+    """σ̂ of the labels that are not far beyond their cuts.
+
+    A fifth of bad labels make the median of all |e| too large by a third. Those beyond
+    BEYOND_DOUBT cuts are put aside, and again with the scale that is left; those near the cut
+    stay, or good labels would go one after the other.
+    """
+    among = np.ones(len(weights), dtype=bool)
+    sigma = noise_scale(loo, weights, among, floor)
+    for _ in range(SCALE_ROUNDS):
+        limits = cuts(loo.residuals, scales.at(sigma), weights, removal)
+        near = share_of(loo.residuals, limits) <= BEYOND_DOUBT
+        if np.array_equal(near, among) or weights[near].sum() < 0.5 * weights.sum():
+            break
+        among = near
+        sigma = noise_scale(loo, weights, among, floor)
+    return sigma
 
 
 def even_odds(ratios: Vector, weights: Vector, removal: float) -> float:

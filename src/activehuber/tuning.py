@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from activehuber import thresholds
+from activehuber import robust
 from activehuber._typing import Matrix, Vector
 from activehuber.criterion import Labels
 from activehuber.families import VIEWS, WIDTH_KERNELS, Family, Part, Point
@@ -28,7 +28,7 @@ def labels_of(data: Data, fit_intercept: bool) -> Labels:
     """The labels of the first target, centred so that no digits are lost."""
     rows = data.labelled[:, 0]
     y, weights = data.y[rows, 0], data.weights[rows]
-    centre = thresholds.weighted_median(y, weights) if fit_intercept else 0.0
+    centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
     return Labels(y - centre, weights, data.trusted[rows, 0], fit_intercept)
 
 
