@@ -373,7 +373,7 @@ def adaptive(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Candidate:
     """A point of the search with the leave-one-out figures of its fit.
 
@@ -384,11 +384,14 @@ class _Candidate:
         Mean of the smaller half of the squared standardised errors.
     energy : float
         yᵀv; of a least-squares fit y_Sᵀ A_SS⁻¹ y_S, centred.
+    scales : (RowScales, float) or None
+        Of the rows and of the noise, once they have been asked for.
     """
 
     loo: LeaveOneOut
     score: float
     energy: float
+    scales: tuple[RowScales, float] | None = None
 
 
 class _Search:
@@ -441,7 +444,7 @@ class _Search:
         # Once more with the scale of the kept labels; repeating this would spiral inwards.
         sigma = thresholds.noise_scale(candidate.loo, self.weights, kept, self.floor)
         del self.source  # the inverse is as large as the Gram matrix
-        scales = thresholds.row_scales(candidate.loo, self.ground)
+        scales, _ = self._scales(candidate)
         return self._keep(candidate.loo, self._cuts(candidate.loo, scales, sigma)), sigma
 
     def _candidate(
@@ -544,7 +547,7 @@ class _Search:
 
     def _dropped(self, kept: Mask, candidate: _Candidate) -> Dropped:
         """The labels that are not kept, for `reinstatement`."""
-        scales, sigma = self._scales(candidate.loo)
+        scales, sigma = self._scales(candidate)
         border = self.problem.fit_intercept
         least = float(self.weights[kept].sum()) * self.floor**2 / float(np.mean(self.mu))
         return reinstatement.dropped(
@@ -558,18 +561,21 @@ class _Search:
             border=border,
         )
 
-    def _scales(self, loo: LeaveOneOut) -> tuple[RowScales, float]:
+    def _scales(self, candidate: _Candidate) -> tuple[RowScales, float]:
         """The scale of every row and σ̂ of most labels."""
-        scales = thresholds.row_scales(loo, self.ground)
-        sigma = thresholds.scale_of_most(loo, scales, self.weights, self.removal, self.floor)
-        return scales, sigma
+        if candidate.scales is None:
+            loo = candidate.loo
+            rows = thresholds.row_scales(loo, self.ground)
+            sigma = thresholds.scale_of_most(loo, rows, self.weights, self.removal, self.floor)
+            candidate.scales = rows, sigma
+        return candidate.scales
 
     def _cuts(self, loo: LeaveOneOut, scales: RowScales, sigma: float) -> Vector:
         return thresholds.cuts(loo.residuals, scales.at(sigma), self.weights, self.removal)
 
     def _inside(self, candidate: _Candidate, *, excuse: bool = True) -> Mask:
         """Labels to keep by the errors of a fit; without `excuse` noise alone counts."""
-        scales, sigma = self._scales(candidate.loo)
+        scales, sigma = self._scales(candidate)
         scales = scales if excuse else scales.without_excuse()
         return self._keep(candidate.loo, self._cuts(candidate.loo, scales, sigma))
 

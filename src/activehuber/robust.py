@@ -15,7 +15,10 @@ MEAN_DEVIATION_TO_SIGMA = 1.2533141373155003
 def weighted_median(values: Vector, weights: Vector) -> float:
     """The median of values repeated `weights` times; two middle ones are averaged."""
     if len(weights) and np.all(weights == weights[0]):
-        return float(np.median(values))  # without sorting
+        # Without sorting; `np.median` takes ten times as long for a few hundred values.
+        low, high = (len(values) - 1) // 2, len(values) // 2
+        middle = np.partition(values, (low, high))
+        return 0.5 * float(middle[low] + middle[high])
     order = np.argsort(values, kind="stable")
     ranked, cumulated = values[order], np.cumsum(weights[order])
     half = 0.5 * cumulated[-1]
