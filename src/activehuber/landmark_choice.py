@@ -16,9 +16,9 @@ from __future__ import annotations
 from math import sqrt
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from activehuber._typing import Matrix, Vector
+from activehuber.linalg import solve_cholesky, solve_lower
 from activehuber.robust import label_scale
 
 # Candidates for every landmark, at most and at least: fewer would change little.
@@ -76,10 +76,10 @@ def forward_choice(functions: Matrix, labels: Matrix, wanted: int) -> np.ndarray
             refresh *= 2
             factor = lower[taken, :k]
             coefficients = np.zeros_like(pull)
-            coefficients[taken] = _cholesky_solve(factor, pull[taken])
+            coefficients[taken] = solve_cholesky(factor, pull[taken])
             near = _pulled_in(labels, functions @ coefficients)
             pull = functions.T @ near
-            half = solve_triangular(factor, pull[taken], lower=True)
+            half = solve_lower(factor, pull[taken])
             unexplained = pull - lower[:, :k] @ half
         worth = left > NEGLIGIBLE * own
         gains = np.sum(unexplained**2, axis=1) / np.where(worth, left, np.inf)
@@ -94,11 +94,6 @@ def forward_choice(functions: Matrix, labels: Matrix, wanted: int) -> np.ndarray
         left[best] = 0.0
         taken.append(best)
     return np.array(taken, dtype=int)
-
-
-def _cholesky_solve(factor: Matrix, rhs: Matrix) -> Matrix:
-    half = solve_triangular(factor, rhs, lower=True)
-    return solve_triangular(factor, half, lower=True, trans=1)
 
 
 def _unit(labels: Vector) -> float:
