@@ -561,6 +561,10 @@ def test_ctrl_c_leaves_no_process(tmp_path, whole_group):
         (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
         output, _ = process.communicate(timeout=60.0)
     assert "interrupted, nothing is queued" in output, output
-    assert output.count("Traceback") == 1, output
+    # One interrupt, said once. Tracebacks are not counted: a worker that is closed in the
+    # middle of a heartbeat may log one of Dask's own, on a busy machine.
+    assert output.count("KeyboardInterrupt") == 1, output
+    assert output.rstrip().endswith("KeyboardInterrupt"), output
+    assert output.count(str(script)) == 1, output
     assert process.returncode != 0
     wait_until(lambda: not any(child.is_running() for child in children))
