@@ -6,7 +6,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
 from threadpoolctl import threadpool_limits
 
-from activehuber import HLRegressor, fitting, refinement
+from activehuber import HLRegressor, refinement
 from tests import oracles
 
 
@@ -143,14 +143,15 @@ def test_a_bad_label_at_the_edge_does_not_speak_against_its_neighbours(monkeypat
     assert np.sum(model.fit(x[:, None], y).removed_) > 4
 
 
-def test_labels_are_weighed_later_as_they_were_in_the_fit(monkeypatch):
+def test_labels_are_weighed_later_as_they_were_in_the_fit():
     """What the caller does to y after the fit does not matter."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
     y[:5] += 4.0
-    at_once = HLRegressor().fit(X, y)
-    monkeypatch.setattr(fitting, "FEW_LABELS", 0)
+    at_once = HLRegressor()
+    at_once._weighs_labels = True
+    at_once.fit(X, y)
     later = HLRegressor().fit(X, y)
     assert later._fitted[0].evidence is None and at_once._fitted[0].evidence is not None
     y[later.removed_] = np.nan

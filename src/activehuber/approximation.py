@@ -238,6 +238,12 @@ class BlockReduction:
             return products, products / np.maximum(self.weights, np.finfo(float).tiny ** 0.5)
         return self.weights * products, products
 
+    def at_width(self, kernels: Sequence[Kernel], factor: float) -> BlockReduction:
+        """The same without graph and agreement for the kernels with γ times a factor."""
+        basis = self.expansion.basis.at_width(kernels, factor)
+        expansion = BlockExpansion(self.expansion.rows, basis, None, 0.0)
+        return expansion.reduce(self.labelled, self.weights, True)
+
     def sample(self, places: np.ndarray) -> BlockReduction:
         """The same on some of the labelled rows, held in memory."""
         expansion = self.expansion

@@ -11,6 +11,7 @@ In the first the functions are not orthonormal: with K_ZZ = L Lᵀ the features 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -171,6 +172,12 @@ class Basis:
             parts.append(function(own))
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
+    def at_width(self, kernels: Sequence[Kernel], factor: float) -> Basis:
+        """The same landmarks or directions for the kernels with γ times a factor."""
+        pairs = zip(self.functions, kernels, strict=True)
+        functions = tuple(_at_width(function, kernel, factor) for function, kernel in pairs)
+        return Basis(self.columns, functions)
+
     def whitened(self, raw: Matrix) -> list[Matrix]:
         """Φ^α of every view from κ, each of shape (n, p^α)."""
         views = []
@@ -234,6 +241,16 @@ def whitened_landmarks(kernel: Kernel, rows: Matrix) -> Landmarks:
     """Landmarks that have been found to be independent, in their order."""
     lower = np.tril(cholesky_in_place(kernel.gram(rows)))
     return Landmarks(kernel, np.ascontiguousarray(rows), _inverse_transposed(lower))
+
+
+def _at_width(functions: Functions, kernel: Kernel, factor: float) -> Functions:
+    if isinstance(functions, Landmarks):
+        # Of a wider kernel fewer may be independent.
+        return landmarks(kernel.at_width(factor), functions.rows)
+    if isinstance(functions, Waves):
+        power = 1.0 if kernel.name == "laplacian" else 0.5
+        return Waves(factor**power * functions.frequencies)
+    return functions
 
 
 def _inverse_transposed(lower: Matrix) -> Matrix:

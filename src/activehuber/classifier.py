@@ -405,8 +405,11 @@ def _fit_best(
 
 
 def _fit_to_codes(model: HLRegressor, X: Any, labels: _Labels, trusted: Any) -> HLRegressor:
-    """One fit, its leave-one-out values at once: all of them are going to be asked for."""
-    model._weighs_labels = True
+    """One fit, its leave-one-out values at once: all of them are going to be asked for.
+
+    Codes are judged at the width of the fit: others found no more of the flipped ones.
+    """
+    model._weighs_labels, model._tries_widths = True, False
     return model.fit(X, labels.codes, labels.weights, trusted)
 
 

@@ -29,6 +29,7 @@ from scipy.optimize import minimize
 from activehuber import robust
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.families import Family, Point
+from activehuber.likelihood import TINY, freedom, log_evidence
 from activehuber.linalg import (
     BreakdownError,
     cholesky_in_place,
@@ -46,8 +47,6 @@ RIDGE_RANGE = (1e-5, 30.0)
 WIDTH_PRIOR = 1.0
 # ε of the criterion, in robust standard deviations of the labels.
 SMOOTHING = 0.03
-# In place of zero under a logarithm.
-TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -153,38 +152,12 @@ def criterion(
 
 
 def evidence(Q: Matrix, labels: Labels, ridge: float) -> float:
-    """Log evidence of the labels per unit of weight, up to constants; overwrites Q.
+    """Log evidence of the labels per unit of weight; overwrites Q. See `likelihood`.
 
-    The labels are taken for a Gaussian process of covariance σ²A, σ² at its best and the
-    intercept integrated out (restricted likelihood). Averaged over the columns of y,
-
-        −((S − 1) log yᵀPy + log |A| + log 1ᵀA⁻¹1 + Σ (s_i − 1) log m) / 2S ,
-
-    without an intercept −(S log yᵀPy + log |A| + Σ …)/2S. The sum over s_i makes a weight of k
-    equal k repetitions. For flipped codes it chose a little better than the leave-one-out Brier
-    score on small sets (0.3 points of accuracy on inner splits of five), and worse on a larger
-    one.
+    For flipped codes it chose a little better than the leave-one-out Brier score on small sets
+    (0.3 points of accuracy on inner splits of five), and worse on a larger one.
     """
-    return _evidence_and_parts(Q, labels, ridge)[0]
-
-
-def _evidence_and_parts(
-    Q: Matrix, labels: Labels, ridge: float
-) -> tuple[float, Matrix, Matrix, Vector]:
-    """The evidence, P (l, l), g = P y (l, k), and yᵀPy of every column (k,)."""
-    y, total = labels.y.reshape(len(labels), -1), labels.total_weight
-    P, log_det = projected_inverse_and_log_det(Q, ridge / labels.weights, labels.fit_intercept)
-    g = multiply_symmetric(P, y)
-    # Zero for a column of equal codes: the rows looked at may miss a class.
-    sizes = np.maximum(np.einsum("ij,ij->j", y, g), TINY)
-    level = _freedom(labels) * float(np.mean(np.log(sizes))) + log_det
-    level += (total - len(labels)) * np.log(ridge)
-    return -0.5 * level / total, P, g, sizes
-
-
-def _freedom(labels: Labels) -> float:
-    """Labels less one for an intercept."""
-    return max(labels.total_weight - float(labels.fit_intercept), 1.0)
+    return log_evidence(Q, labels.y, labels.weights, ridge, border=labels.fit_intercept)
 
 
 def surprise(
@@ -195,11 +168,21 @@ def surprise(
     With M = (P − (S − 1) ggᵀ/yᵀg)/2S, averaged over columns, a change dA changes it by ⟨M, dA⟩.
     """
     ridge, total = float(np.exp(log_ridge)), labels.total_weight
-    value, P, g, sizes = _evidence_and_parts(family.gram(theta, ridge), labels, ridge)
-    M = P - multiply(g * (_freedom(labels) / (len(sizes) * sizes)), np.ascontiguousarray(g.T))
+    y, degrees = (
+        labels.y.reshape(len(labels), -1),
+        freedom(labels.weights, border=labels.fit_intercept),
+    )
+    P, level = projected_inverse_and_log_det(
+        family.gram(theta, ridge), ridge / labels.weights, labels.fit_intercept
+    )
+    g = multiply_symmetric(P, y)
+    # Zero for a column of equal codes: the rows looked at may miss a class.
+    sizes = np.maximum(np.einsum("ij,ij->j", y, g), TINY)
+    level += degrees * float(np.mean(np.log(sizes))) + (total - len(labels)) * log_ridge
+    M = P - multiply(g * (degrees / (len(sizes) * sizes)), np.ascontiguousarray(g.T))
     slope = float(np.diagonal(M) @ (ridge / labels.weights)) + total - len(labels)
     half = 0.5 / total
-    return -value, half * family.slopes(theta, M), half * slope
+    return half * level, half * family.slopes(theta, M), half * slope
 
 
 Goal = Callable[[Family, Labels, Vector, float], tuple[float, Vector, float]]

@@ -17,13 +17,13 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from activehuber import approximation as approximate
-from activehuber import graphs, refinement, robust, thresholds
+from activehuber import graphs, refinement, robust, thresholds, widths
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.approximation import Approximation, BlockExpansion, BlockReduction
 from activehuber.basis import Basis, drawn
 from activehuber.block_gram import BlockFactor, BlockGram
-from activehuber.gram import DenseGram
-from activehuber.kernels import Kernel
+from activehuber.gram import DenseGram, Gram, submatrix
+from activehuber.kernels import STATIONARY_KERNELS, Kernel
 from activehuber.leave_one_out import leave_one_out, refit_without, units
 from activehuber.linalg import BreakdownError, cholesky_in_place, solve_lower
 from activehuber.newton import Solution, Status, solve
@@ -34,6 +34,7 @@ from activehuber.reduction import (
     Expansion,
     Reduction,
     build_part,
+    check_gram_matrix,
     expand_views,
     needs_gram_matrix,
 )
@@ -48,8 +49,6 @@ MANY_REMOVED = 0.3
 FEW_LEFT = 10
 # View weights of an approximated fit are learnt on so many labels at most, evenly spaced.
 WEIGHT_LABELS = 20_000
-# Labels up to which an adaptive fit has its leave-one-out figures at once.
-FEW_LABELS = 1_000
 
 Result = TypeVar("Result")
 Complaint = tuple[type[Warning], str]
@@ -104,6 +103,8 @@ class Settings:
         None: the kernels themselves.
     weighs_labels : bool
         Whether leave-one-out figures are wanted at once, while factors are at hand.
+    tries_widths : bool
+        Whether labels may be judged at another width than the fit has.
     """
 
     views: tuple[ViewSettings, ...]
@@ -122,6 +123,7 @@ class Settings:
     verbose: int
     approximation: Approximation | None = None
     weighs_labels: bool = False
+    tries_widths: bool = True
 
     @property
     def holds_matrices(self) -> bool:
@@ -204,6 +206,8 @@ class Fitted:
         0 for given weights.
     sigma : float or None
         σ̂ if the threshold mode estimated it.
+    quality : ndarray of shape (n,) or None
+        Of the labels, if the threshold mode judged them.
     evidence : Evidence or None
         None if no one has asked for it yet.
     """
@@ -221,6 +225,7 @@ class Fitted:
     n_labelled: int
     sigma: float | None
     evidence: Evidence | None
+    quality: Vector | None = None
     basis: Basis | None = None
 
 
@@ -258,15 +263,15 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
         minimiser=trace.minimiser,
     )
     complaints = _complaints(settings, trace, fit, target.view_weights_residual)
-    evidence = None
+    quality = sigma = evidence = None
+    if trace.judged is not None:
+        quality, sigma = target.quality(trace.judged, trace.problem), trace.judged.sigma
     # Later, when someone asks, unless that needs matrices that are not kept, or passes over
-    # rows that may be far away by then; and of an adaptive fit, where many do ask, not if
-    # building its problem again would cost more than the figures themselves.
-    adaptive = settings.threshold == "adaptive"
-    at_once = adaptive and (task.basis is not None or len(target.labels) <= FEW_LABELS)
-    if settings.weighs_labels or settings.holds_matrices or at_once:
+    # rows that may be far away by then.
+    far_away = settings.threshold == "adaptive" and task.basis is not None
+    if settings.weighs_labels or settings.holds_matrices or far_away:
         evidence = target.weigh(
-            trace.problem, fit.solution, fit.residuals, fit.threshold, trace.sigma
+            trace.problem, fit.solution, fit.residuals, fit.threshold, sigma, quality
         )
     coefficients = fit.coefficients
     if task.basis is None:
@@ -284,8 +289,9 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
         certificate=fit.certificate,
         n_iter=trace.n_iter,
         n_labelled=int(np.count_nonzero(trace.problem.active)),
-        sigma=trace.sigma,
+        sigma=sigma,
         evidence=evidence,
+        quality=None if quality is None else target.on_all_rows(quality),
         basis=task.basis,
     )
     return fitted, complaints
@@ -323,7 +329,8 @@ def refit_labels(
 def _weigh_again(target: _Target, fitted: Fitted) -> Evidence:
     problem, solution = _problem_again(target, fitted)
     residuals = fitted.residuals[target.labels]
-    return target.weigh(problem, solution, residuals, fitted.threshold, fitted.sigma)
+    quality = None if fitted.quality is None else fitted.quality[target.labels]
+    return target.weigh(problem, solution, residuals, fitted.threshold, fitted.sigma, quality)
 
 
 def _problem_again(target: _Target, fitted: Fitted) -> tuple[Problem, Solution]:
@@ -671,7 +678,12 @@ class _Target:
             )
         if settings.threshold == "adaptive":
             return refinement.adaptive(
-                problem, settings.removal, self.trusted, settings.max_iter, self.report
+                problem,
+                settings.removal,
+                self.trusted,
+                settings.max_iter,
+                self.report,
+                self._at_width if self._has_widths() else None,
             )
         if isinstance(settings.threshold, str) or callable(settings.threshold):
             return refinement.by_rule(
@@ -681,6 +693,42 @@ class _Target:
             problem, float(settings.threshold), settings.max_iter, self.report
         )
 
+    def _has_widths(self) -> bool:
+        """Whether Q comes from kernels alone, and some of them have a width."""
+        settings = self.settings
+        approximation = settings.approximation
+        if not settings.tries_widths or self.task.everything:
+            return False
+        if settings.precomputed:
+            gram = self.reduction.gram
+            return isinstance(gram, DenseGram) and _has_roots(gram.matrix)
+        if approximation is not None and approximation.kind == "linear":
+            return False
+        return any(view.kernel.name in STATIONARY_KERNELS for view in settings.views)
+
+    def _at_width(self, factor: float, some: np.ndarray | None) -> Gram:
+        """Q with every γ times a factor: of some labels, or of all as the fit has it."""
+        weights, own = self.reduction.weights, self.reduction.gram
+        if some is None and isinstance(self.reduction, BlockReduction):
+            kernels = [view.kernel for view in self.settings.views]
+            return self.reduction.at_width(kernels, factor).gram
+        kernel = self.settings.views[0].kernel
+        rooted = kernel.is_exponential or kernel.name == "precomputed"
+        if len(weights) == 1 and weights[0] == 1.0 and rooted and isinstance(own, DenseGram):
+            matrix = own.matrix if some is None else submatrix(own.matrix, some, some)
+            return DenseGram(_power(matrix, factor))
+        labels = self.labels if some is None else self.labels[some]
+        X = self.task.data.X
+        rows = X.take(labels) if isinstance(X, Rows) else X[labels]
+        total = np.zeros((len(labels), len(labels)))
+        for share, view in zip(weights**2, self.settings.views, strict=True):
+            total += share * view.kernel.at_width(factor).gram(view.select(rows))
+        return DenseGram(total)
+
+    def quality(self, judged: refinement.Judged, problem: Problem) -> Vector:
+        """Quality of the labels, shape (l,)."""
+        return thresholds.quality(judged.errors, judged.cuts, problem.active, self.trusted)
+
     def weigh(
         self,
         problem: Problem,
@@ -688,12 +736,14 @@ class _Target:
         residuals: Vector,
         threshold: float,
         sigma: float | None,
+        quality: Vector | None,
     ) -> Evidence:
-        """Leave-one-out residuals, noise scale and quality of the labels."""
+        """Leave-one-out residuals; noise scale and quality of the labels if not known yet."""
         loo = leave_one_out(problem, solution, residuals, problem.mu, threshold)
-        removal = self.settings.removal or refinement.DEFAULT_REMOVAL
-        sigma, cuts = refinement.cuts_for(problem, loo, sigma, removal)
-        quality = thresholds.quality(loo.residuals, cuts, problem.active, self.trusted)
+        if sigma is None or quality is None:
+            removal = self.settings.removal or refinement.DEFAULT_REMOVAL
+            sigma, cuts = refinement.cuts_for(problem, loo, sigma, removal)
+            quality = thresholds.quality(loo.residuals, cuts, problem.active, self.trusted)
         return Evidence(
             sigma,
             self.on_all_rows(loo.residuals),
@@ -716,6 +766,27 @@ class _Target:
                 f"removed {len(self.labels) - n_labels}  threshold {threshold:.6g}  "
                 f"{elapsed:.2f} s"
             )
+
+
+def _has_roots(matrix: Matrix) -> bool:
+    """Whether a Gram matrix may be one of exp(−γ·distance): its roots are those of smaller γ.
+
+    If the fourth root is positive semi-definite, so is the square root, by Schur's theorem.
+    """
+    if np.min(matrix) < 0.0 or not np.allclose(np.diagonal(matrix), 1.0, atol=1e-12):
+        return False
+    try:
+        check_gram_matrix(_power(matrix, min(widths.FACTORS)))
+    except ValueError:
+        return False
+    return True
+
+
+def _power(matrix: Matrix, factor: float) -> Matrix:
+    """Every entry to the power of 1, ½, ¼, …: roots are much faster than powers."""
+    while factor < 1.0:
+        matrix, factor = np.sqrt(matrix), 2.0 * factor
+    return matrix
 
 
 def _beyond_precision(reduction: Reduction, settings: Settings) -> ValueError:

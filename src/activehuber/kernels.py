@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import comb
 from typing import Any
 
@@ -93,6 +93,17 @@ class Kernel:
     def is_nonnegative(self) -> bool:
         """Whether no value can be below zero."""
         return self.name in STATIONARY_KERNELS
+
+    @property
+    def is_exponential(self) -> bool:
+        """Whether K is exp(−γ·distance), so that γ/2 is its root."""
+        return self.name in ("rbf", "laplacian")
+
+    def at_width(self, factor: float) -> Kernel:
+        """The same kernel with γ times a factor; itself if it depends on more than x − z."""
+        if self.name not in STATIONARY_KERNELS:
+            return self
+        return replace(self, gamma=factor * self.gamma)
 
     @property
     def has_own_features(self) -> bool:

@@ -89,6 +89,7 @@ def solve(
     start: Solution | None = None,
     max_iter: int = 200,
     likely_bound: Mask | None = None,
+    slack: float = 0.0,
 ) -> Solution:
     """Minimise Φ at one threshold.
 
@@ -105,12 +106,14 @@ def solve(
         Newton steps at most.
     likely_bound : ndarray of shape (l,), bool, optional
         For ξ = inf only: rows that later solves with this source may bind or drop.
+    slack : float
+        So many labels may be taken for free that are bound, or the other way round.
     """
     source = problem.gram.source(problem.mu) if source is None else source
     if not np.isfinite(threshold):
         return _least_squares(problem, source, likely_bound)
     point = _starting_point(problem, threshold, source, start)
-    solution = _iterate(problem, threshold, source, point, min(max_iter, PATIENCE))
+    solution = _iterate(problem, threshold, source, point, min(max_iter, PATIENCE), slack)
     if solution.status is not Status.CONVERGED and max_iter > PATIENCE:
         solution = _continuation(problem, threshold, source, max_iter)
     return solution
@@ -145,9 +148,14 @@ def coarse_solution(problem: Problem, threshold: float) -> Vector:
 
 
 def _iterate(
-    problem: Problem, threshold: float, source: Source, point: _Point, max_iter: int
+    problem: Problem,
+    threshold: float,
+    source: Source,
+    point: _Point,
+    max_iter: int,
+    slack: float = 0.0,
 ) -> Solution:
-    """Newton steps until the solution of a pattern has that pattern."""
+    """Newton steps until the solution of a pattern has that pattern, or nearly."""
     use, mu = problem.active, source.mu
     loss_weights = np.where(use, 1.0 / mu, 0.0)
     scale = min(threshold, float(np.max(np.abs(problem.y[use]))))
@@ -170,7 +178,7 @@ def _iterate(
             least = violation
             best = _ended(target, free, step, Status.STALLED, factor)
         new_free, new_fixed = _pattern(problem, target, threshold, mu)
-        same = np.array_equal(free, new_free) and np.array_equal(fixed, new_fixed)
+        same = np.count_nonzero((free != new_free) | (fixed != new_fixed)) <= slack
         if same or violation <= 1e-13 * scale or _is_rounding(problem, target, violation, step):
             return _ended(target, free, step, Status.CONVERGED, factor)
 

@@ -7,24 +7,45 @@ at the last threshold, and the history of thresholds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
 
-from activehuber import newton, reinstatement, robust, thresholds
+from activehuber import newton, reinstatement, robust, thresholds, widths
 from activehuber._typing import Mask, Vector
 from activehuber.gram import DenseGram, HeadTail, Shifted, Source
 from activehuber.leave_one_out import LeaveOneOut, leave_one_out, rough_leave_one_out, units
+from activehuber.linalg import BreakdownError
 from activehuber.newton import Solution, solve
 from activehuber.problem import Problem
 from activehuber.reinstatement import Dropped
 from activehuber.thresholds import Ground, RowScales
+from activehuber.widths import Wider
 
 # (threshold, labels in use) after each refinement.
 Report = Callable[[float, int], None]
 # (residuals, weights) of the labels -> ξ.
 Rule = Callable[[Vector, Vector], float]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What leave-one-out errors say of l labels.
+
+    Attributes
+    ----------
+    kept : ndarray of shape (l,), bool
+    sigma : float
+        σ̂.
+    errors, cuts : ndarray of shape (l,)
+        Labels less their predictions, and how far these may be off.
+    """
+
+    kept: Mask
+    sigma: float
+    errors: Vector
+    cuts: Vector
 
 
 @dataclass(frozen=True)
@@ -43,8 +64,8 @@ class Trace:
         All of them.
     n_iter : int
         Newton steps in all.
-    sigma : float or None
-        σ̂, for the adaptive mode.
+    judged : Judged or None
+        For the adaptive mode, unless most labels are equal.
     least_squares : bool
         Whether no label is bound, so that any ξ from max |r| on will do; `threshold` is
         then the larger of that and `at_least`.
@@ -60,7 +81,7 @@ class Trace:
     threshold: float
     history: list[float]
     n_iter: int
-    sigma: float | None = None
+    judged: Judged | None = None
     least_squares: bool = False
     at_least: float = 0.0
     minimiser: bool = True
@@ -313,18 +334,24 @@ NOISE_FLOOR = 1e-3
 PATH_RATIO = 0.6
 # Share of the labels that each of them binds in addition, at least.
 PATH_SHARE = 0.08
+# In a quick search a point of the path may have this share of the labels on the wrong side.
+PATH_SLACK = 0.05
 # The way down ends when fewer labels than this share are free.
 FEWEST_FREE = 0.1
 # With a quarter of the labels bound, it also ends when the score is not a tenth better.
 WORTH_GOING_ON = 0.9
 # Of the points on the way, so many become starts of the search for labels to keep.
 N_STARTS = 4
+# Labels that must go, as a share, for a search at another width to be believed.
+FOUND_SHARE = 0.01
 MOST_ROUNDS = 30
 # Of more labels than this some are searched first; the rest then start from their answer.
 SEARCH_LABELS = 20_000
 # A search of all of them ends when fewer than this share changes, that of some when fewer
 # than the second: it is a start only.
 SETTLED_SHARE, ROUGHLY_SETTLED_SHARE = 1e-4, 2e-3
+# Fits of a first look at the labels.
+FIRST_ROUNDS = 2
 # Rounds in which little knowledge of a row is no excuse for its label.
 STRICT_ROUNDS = 3
 # The cut used for the search when no label is to be dropped.
@@ -337,28 +364,29 @@ def adaptive(
     trusted: Mask,
     max_iter: int,
     report: Report,
+    wider: Wider | None = None,
 ) -> Trace:
     """A threshold from the data, without scale: see `_Search`.
 
     Labels whose leave-one-out residual exceeds `removal` times the scale of their row are
     dropped and the rest is fitted by least squares; with removal=None none is dropped and
-    the fit is a Huber fit at 1.345 σ̂.
+    the fit is a Huber fit at 1.345 σ̂. With `wider` labels are judged at the width that they
+    speak for (`widths`); the fit has its own in any case.
     """
-    search = _Search(problem, DEFAULT_REMOVAL if removal is None else removal, trusted)
-    if search.ground.spread == 0.0:
+    if ground(problem).spread == 0.0:
         solution = solve(problem, np.inf)
         threshold = largest_residual(problem, solution)
         report(threshold, int(problem.active.sum()))
-        return Trace(problem, solution, threshold, [threshold], 1, 0.0, least_squares=True)
-    kept, sigma = search.run()
-    at_least = 0.0
+        return Trace(problem, solution, threshold, [threshold], 1, least_squares=True)
+    search = _searched(problem, DEFAULT_REMOVAL if removal is None else removal, trusted, wider)
+    judged, at_least = search.judged, 0.0
     if removal is None:
-        threshold = thresholds.EFFICIENT * sigma
+        threshold = thresholds.EFFICIENT * judged.sigma
         solution = solve(problem, threshold, max_iter=max_iter)
     else:
-        problem = problem.using(kept)
+        problem = problem.using(judged.kept)
         solution = solve(problem, np.inf, source=problem.gram.direct_source(problem.mu))
-        at_least = removal * sigma
+        at_least = removal * judged.sigma
         threshold = max(at_least, largest_residual(problem, solution))
     report(threshold, int(problem.active.sum()))
     return Trace(
@@ -367,10 +395,51 @@ def adaptive(
         threshold,
         [*search.history, threshold],
         search.steps + solution.n_iter,
-        sigma,
+        judged,
         least_squares=removal is not None,
         at_least=at_least,
     )
+
+
+def _searched(problem: Problem, removal: float, trusted: Mask, wider: Wider | None) -> _Search:
+    """A search that has been run, at the width that labels speak for or at that of the fit.
+
+    Where many labels are wrong, noise without end explains them too, best of all with a wide
+    kernel. So if that finds nothing, the width of the fit has the last word.
+    """
+    if wider is not None:
+        at_width = _at_likeliest_width(problem, removal, trusted, wider)
+        try:
+            if at_width is not problem:
+                search = _Search(at_width, removal, trusted, quick=True)
+                if np.average(~search.run().kept, weights=problem.weights) >= FOUND_SHARE:
+                    return search
+        except BreakdownError:
+            pass  # too wide for double precision
+    search = _Search(problem, removal, trusted)
+    search.run()
+    return search
+
+
+def _at_likeliest_width(
+    problem: Problem, removal: float, trusted: Mask, wider: Wider
+) -> Problem:
+    """The problem at the width that labels which are not in doubt speak for."""
+    everyone = np.ones(len(problem.y), dtype=bool)
+    if is_large(problem) or units(problem.weights, everyone) < widths.FEWEST:
+        return problem
+    rows, weights = widths.some_labels(problem)
+    at = {
+        factor: widths.on_some(problem, rows, weights, wider(factor, rows))
+        for factor in widths.FACTORS
+    }
+    try:
+        search = _Search(at[min(at)], removal, trusted[rows])
+        kept = search.first_look()
+    except BreakdownError:
+        return problem
+    factor = widths.likeliest(at, kept, search.floor)
+    return problem if factor == 1.0 else replace(problem, gram=wider(factor, None))
 
 
 @dataclass(eq=False)
@@ -395,7 +464,7 @@ class _Candidate:
 
 
 class _Search:
-    """Which labels to keep, and the noise scale, from leave-one-out residuals.
+    """Which labels to keep, and the noise scale, from leave-one-out residuals: `judged`.
 
     Two traps: with many bad labels the least-squares residuals all look alike, so a scale
     taken there flags nothing; and at the bottom of the path in ξ the fit is forced to
@@ -408,9 +477,18 @@ class _Search:
     """
 
     def __init__(
-        self, problem: Problem, removal: float, trusted: Mask, *, rough: bool = False
+        self,
+        problem: Problem,
+        removal: float,
+        trusted: Mask,
+        *,
+        rough: bool = False,
+        quick: bool = False,
     ) -> None:
         self.problem, self.removal, self.trusted = problem, removal, trusted
+        self.n_starts, self.slack = (
+            (1, PATH_SLACK * len(problem.y)) if quick else (N_STARTS, 0.0)
+        )
         self.is_large = is_large(problem)
         # Whether a few labels may still change when the search ends.
         self.among_many = rough or self.is_large
@@ -422,16 +500,28 @@ class _Search:
         self.history: list[float] = []
         self.steps = 0
         self.known: dict[bytes, _Candidate] = {}
+        self.judged: Judged
 
-    def run(self) -> tuple[Mask, float]:
-        """Kept labels and σ̂."""
-        self.source = self.problem.gram.inverse_source(
-            self.mu, border=self.problem.fit_intercept
-        )
+    def first_look(self) -> Mask:
+        """Labels to keep by some fits only, the first to the half that all labels bear out."""
+        self._factor()
+        loo = self._fit(np.ones(len(self.mu), dtype=bool)).loo
+        sizes = np.abs(loo.residuals) / loo.inflation
+        kept = sizes <= robust.weighted_median(sizes, self.weights)
+        for _ in range(FIRST_ROUNDS):
+            before, kept = kept, self._inside(self._fit(kept))
+            if np.array_equal(before, kept):
+                break
+        return kept
+
+    def run(self) -> Judged:
+        """Judge the labels; see also `judged`."""
+        self._factor()
         if self.is_large:
             starts = [self._from_some()]
         else:
-            starts = sorted(self._path(), key=lambda candidate: candidate.score)[:N_STARTS]
+            starts = sorted(self._path(), key=lambda candidate: candidate.score)
+            starts = starts[: self.n_starts]
         ends: list[tuple[Mask, _Candidate]] = []
         for start in starts:
             ends.append(self._fixed_point(start))
@@ -445,7 +535,14 @@ class _Search:
         sigma = thresholds.noise_scale(candidate.loo, self.weights, kept, self.floor)
         del self.source  # the inverse is as large as the Gram matrix
         scales, _ = self._scales(candidate)
-        return self._keep(candidate.loo, self._cuts(candidate.loo, scales, sigma)), sigma
+        cuts = self._cuts(candidate.loo, scales, sigma)
+        kept = self._keep(candidate.loo, cuts)
+        self.judged = Judged(kept, sigma, candidate.loo.residuals, cuts)
+        return self.judged
+
+    def _factor(self) -> None:
+        border = self.problem.fit_intercept
+        self.source = self.problem.gram.inverse_source(self.mu, border=border)
 
     def _candidate(
         self, solution: Solution, threshold: float, first: LeaveOneOut | None = None
@@ -475,6 +572,7 @@ class _Search:
                 source=self.source,
                 start=solution,
                 max_iter=newton.PATIENCE,
+                slack=self.slack,
             )
             self.steps += solution.n_iter
             free = float(self.weights[solution.free].sum())
@@ -493,8 +591,7 @@ class _Search:
         """
         some, rows = evenly_spaced(self.problem)
         search = _Search(some, self.removal, self.trusted[rows], rough=True)
-        kept, _ = search.run()
-        solution = solve(some.using(kept), np.inf)
+        solution = solve(some.using(search.run().kept), np.inf)
         self.history, self.steps = search.history, search.steps + solution.n_iter
         v = np.zeros_like(self.problem.y)
         v[rows] = solution.v

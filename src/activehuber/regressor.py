@@ -316,6 +316,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
     X_fit_: Any
     # For those who ask for leave-one-out figures of every fit anyway; else they wait.
     _weighs_labels: bool = False
+    # For those whose labels are better judged at the width of the fit.
+    _tries_widths: bool = True
 
     def __init__(
         self,
@@ -730,7 +732,11 @@ class HLRegressor(RegressorMixin, ViewParameters):
     @property
     def label_quality_(self) -> np.ndarray:
         """Label quality of shape (n_samples,) (+ targets)."""
-        return self._of_targets([e.label_quality for e in self._label_evidence()])
+        check_is_fitted(self)
+        known = [fitted.quality for fitted in self._fitted]
+        if any(quality is None for quality in known):
+            known = [e.label_quality for e in self._label_evidence()]
+        return self._of_targets(known)
 
     @property
     def scale_(self) -> float | np.ndarray:
@@ -909,6 +915,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
             verbose=int(self.verbose),
             approximation=self._approximation(),
             weighs_labels=self._weighs_labels,
+            tries_widths=self._tries_widths,
         )
         return self._choose(settings, data)
 
