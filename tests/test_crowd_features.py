@@ -396,6 +396,20 @@ def test_slow_light_is_followed_and_foreground_stays_the_walker(tmp_path, rng, m
         assert overlap(look.foreground > 0, truth) > 0.75
 
 
+def test_a_place_that_is_busy_most_of_the_time_is_seen_between(tmp_path, rng, monkeypatch):
+    """In four of five stretches someone is there for 12 frames of 20, at 48 of 100 in all."""
+    monkeypatch.setattr(features, "STRETCH_FRAMES", 20)
+    wall = np.full((240, 320, 3), 170.0)
+    busy = figure_in(wall, (100, 150), rng)
+    there = [k // 20 < 4 and k % 5 < 3 for k in range(100)]
+    images = [grainy(busy if here else wall, rng, 1.0) for here in there]
+    frames, where = write_pngs(tmp_path / "frames", images), np.s_[100:140, 150:168]
+    medians = [median_image(images[k : k + 20]) for k in range(0, 100, 20)]
+    assert np.abs(emptiest(medians)[where] - 170.0).mean() > 60
+    found = find_backgrounds(frames, make_scene(240, 320), silent)
+    assert np.abs(found.near(1)[where] - 170.0).mean() < 4
+
+
 def test_a_known_empty_scene_has_a_say(tmp_path, rng):
     wall = np.full((240, 320, 3), 170.0)
     sitting = figure_in(wall, (100, 150), rng)

@@ -200,7 +200,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
         itself and are repeated until ξ stays.
         "refine" is HLR: `n_refinements` times ξ is lowered by `threshold_step` and the
         labels beyond it are dropped. "adaptive" learns ξ and the labels to drop from
-        leave-one-out residuals, without any unit.
+        leave-one-out residuals, without any unit; labels are judged at gamma, a half or a
+        quarter of it, whichever they speak for, and fitted at gamma.
     removal : float or None, default=3.5
         For "adaptive": labels whose leave-one-out residual exceeds `removal` times the
         noise scale of their row are dropped; where many labels lie far out the cut moves in,
@@ -263,14 +264,14 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Labels that were dropped.
     label_quality_ : ndarray of shape (n_samples,)
         In [0, 1], low is bad, below ½ for removed labels only; NaN where there is none.
-        It and `loo_residuals_` of many labels are computed when first asked for: one more
-        factorisation.
+        For "adaptive" from the errors that decided, which are those at the width of judging.
     scale_ : float
         σ̂, a robust estimate of the noise in the labels.
     residuals_ : ndarray of shape (n_samples,)
         y − prediction; NaN where unlabelled.
     loo_residuals_ : ndarray of shape (n_samples,)
-        y − prediction of the fit without that label; NaN where unlabelled.
+        y − prediction of the fit without that label; NaN where unlabelled. Computed when
+        first asked for: one more factorisation.
     duality_gap_ : float
         Upper bound on (J − J*) / J.
     kkt_residual_ : float
@@ -316,7 +317,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
     X_fit_: Any
     # For those who ask for leave-one-out figures of every fit anyway; else they wait.
     _weighs_labels: bool = False
-    # For those whose labels are better judged at the width of the fit.
+    # False where the width was chosen for these labels: they are judged there.
     _tries_widths: bool = True
 
     def __init__(
@@ -915,7 +916,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
             verbose=int(self.verbose),
             approximation=self._approximation(),
             weighs_labels=self._weighs_labels,
-            tries_widths=self._tries_widths,
+            tries_widths=self._tries_widths and not _is_loo(self.gamma),
         )
         return self._choose(settings, data)
 

@@ -664,7 +664,9 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         )
 
     def _estimator(self, params: dict[str, Any]) -> HLRegressor:
-        return HLRegressor(**{name: getattr(self, name) for name in HANDED_ON} | params)
+        model = HLRegressor(**{name: getattr(self, name) for name in HANDED_ON} | params)
+        model._tries_widths = False  # labels were judged at this width when it was chosen
+        return model
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         total = data.total_weight

@@ -439,7 +439,9 @@ def fit_counter(
         part = np.flatnonzero(described.readable & ~np.isnan(counts).all(axis=1))
     rows, scaling = search.rows(setting.smoothing)
     report(f"fitting {len(part)} frames, {len(search.counted)} of them counted")
-    first = _fit(HLRegressor(**params), rows[part], counts[part])
+    first = HLRegressor(**params)
+    first._tries_widths = False  # counts were judged at this width when it was chosen
+    _fit(first, rows[part], counts[part])
     removed = first.removed_.reshape(len(part), -1)
     believed = counts.copy()
     believed[part] = np.where(removed, np.nan, counts[part])
@@ -482,7 +484,7 @@ def _worst_first(model: HLRegressor, numbers: np.ndarray) -> np.ndarray:
     return numbers[removed][order]
 
 
-def _fit(model: HLRegressor, rows: Matrix, counts: Matrix) -> HLRegressor:
+def _fit(model: HLRegressor, rows: Matrix, counts: Matrix) -> None:
     """Fit; again with counts trusted that were dropped for a slip.
 
     Frames next to each other are near copies, so that with few people leave-one-out doubts
@@ -496,7 +498,6 @@ def _fit(model: HLRegressor, rows: Matrix, counts: Matrix) -> HLRegressor:
         if not np.any(slips):
             break
         trusted |= slips
-    return model
 
 
 def held_out(search: Search, setting: Setting, bound: float) -> Vector:
