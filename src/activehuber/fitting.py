@@ -720,9 +720,12 @@ class _Target:
         labels = self.labels if some is None else self.labels[some]
         X = self.task.data.X
         rows = X.take(labels) if isinstance(X, Rows) else X[labels]
-        total = np.zeros((len(labels), len(labels)))
+        total: Matrix | None = None
         for share, view in zip(weights**2, self.settings.views, strict=True):
-            total += share * view.kernel.at_width(factor).gram(view.select(rows))
+            matrix = view.kernel.at_width(factor).gram(view.select(rows))
+            matrix *= share
+            total = matrix if total is None else np.add(total, matrix, out=total)
+        assert total is not None
         return DenseGram(total)
 
     def quality(self, judged: refinement.Judged, problem: Problem) -> Vector:

@@ -20,7 +20,7 @@ from activehuber.views import check_views
 THRESHOLD_NAMES = ("adaptive", "refine", "madn", "quantile", "tuning-free")
 ALGORITHM_NAMES = ("exact", "paper")
 # Matrices of the size of the Gram matrix that a fit holds at its peak.
-PEAK_MATRICES = 3
+PEAK_MATRICES = 3.5
 
 
 def is_number(value: Any) -> bool:
