@@ -37,6 +37,7 @@ from activehuber.linalg import (
     multiply,
     multiply_symmetric,
     solve_cholesky,
+    subtract_outer,
 )
 
 # Where widths and the ridge may be moved.
@@ -94,7 +95,7 @@ def projected_inverse_and_log_det(
     inverse = inverse_in_place(factor)
     if fit_intercept:
         sums = inverse.sum(axis=1)
-        inverse -= np.outer(sums, sums / sums.sum())
+        subtract_outer(inverse, sums, sums / sums.sum())
         log_det += float(np.log(sums.sum()))
     return inverse, log_det
 

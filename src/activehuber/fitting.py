@@ -787,9 +787,13 @@ def _has_roots(matrix: Matrix) -> bool:
 
 def _power(matrix: Matrix, factor: float) -> Matrix:
     """Every entry to the power of 1, ½, ¼, …: roots are much faster than powers."""
-    while factor < 1.0:
-        matrix, factor = np.sqrt(matrix), 2.0 * factor
-    return matrix
+    if factor == 1.0:
+        return matrix
+    out = np.sqrt(matrix)
+    while factor < 0.5:
+        factor *= 2.0
+        np.sqrt(out, out=out)
+    return out
 
 
 def _beyond_precision(reduction: Reduction, settings: Settings) -> ValueError:

@@ -33,6 +33,7 @@ from activehuber.linalg import (
     solve_cholesky,
     solve_lower,
     subtract_cross_product,
+    subtract_outer,
 )
 
 # Up to this many rows a Cholesky factor costs less than the bookkeeping around it.
@@ -519,9 +520,7 @@ class Inverse:
             sums = multiply_symmetric(self.inverse, np.ones(len(gram)))
             self.total = float(sums.sum())
             self.unit = sums / self.total
-            for start in range(0, len(gram), BLOCK):
-                part = slice(start, start + BLOCK)
-                self.inverse[part] -= np.outer(sums[part], self.unit)
+            subtract_outer(self.inverse, sums, self.unit)
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
         del likely_bound

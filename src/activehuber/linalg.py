@@ -151,6 +151,11 @@ def add_multiple(target: Matrix, factor: float, matrix: Matrix) -> None:
     blas.daxpy(matrix.ravel(), target.ravel(), a=factor)
 
 
+def subtract_outer(target: Matrix, left: Vector, right: Vector) -> None:
+    """target ← target − left rightᵀ, in place, for a C-ordered matrix."""
+    blas.dger(-1.0, right, left, a=target.T, overwrite_a=1)
+
+
 def symmetrise(matrix: Matrix, block: int = 256) -> Matrix:
     """(matrix + matrixᵀ)/2 in place, tile by tile; returns the matrix."""
     n = len(matrix)
@@ -164,7 +169,7 @@ def symmetrise(matrix: Matrix, block: int = 256) -> Matrix:
     return matrix
 
 
-def mirror_lower(matrix: Matrix, block: int = 256) -> None:
+def mirror_lower(matrix: Matrix, block: int = 128) -> None:
     """Copy the lower triangle onto the upper one in place, tile by tile."""
     n = len(matrix)
     for top in range(0, n, block):
