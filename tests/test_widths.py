@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.metrics import f1_score
 
-from activehuber import HLRegressor, View, refinement, widths
+from activehuber import HLRegressor, View, gram, refinement, widths
 from activehuber.gram import DenseGram
 from activehuber.likelihood import log_evidence
 from activehuber.problem import Problem
@@ -189,6 +189,30 @@ def test_all_landmarks_judge_as_the_exact_fit_does(monkeypatch, views):
     np.testing.assert_array_equal(ours.removed_, exact.removed_)
     np.testing.assert_allclose(ours.label_quality_, exact.label_quality_, atol=1e-5)
     assert np.max(np.abs(exact.label_quality_ - other.label_quality_)) > 1e-3
+
+
+def test_several_targets_share_what_is_made_at_a_width(monkeypatch):
+    X, first, _ = spoilt(250, seed=0)
+    _, second, _ = spoilt(250, seed=0, share=0.15)
+    Y = np.stack([first, second, first + X[:, 0]], axis=1)
+    built = []
+    make = gram.Inverse.__init__
+
+    def counted(self, own, mu, *, border):
+        built.append(len(own))
+        make(self, own, mu, border=border)
+
+    monkeypatch.setattr(gram.Inverse, "__init__", counted)
+    model = HLRegressor(**NARROW).fit(X, Y)
+    together = built.count(250)
+    built.clear()
+    for target in range(3):
+        alone = HLRegressor(**NARROW).fit(X, Y[:, target])
+        np.testing.assert_array_equal(model.removed_[:, target], alone.removed_)
+        np.testing.assert_allclose(
+            model.label_quality_[:, target], alone.label_quality_, atol=1e-8
+        )
+    assert together < built.count(250) == 3
 
 
 def test_waves_are_stretched_as_the_kernel_is():

@@ -477,6 +477,8 @@ class _Task:
             self.rows = np.arange(len(data.y))
             self.expansion = self._expand_in_blocks(settings.approximation)
         self.reductions: dict[tuple[bytes, bytes], Reduction | BlockReduction] = {}
+        self.widened: dict[float, Gram] = {}
+        self.widened_for: tuple[bytes, bytes] | None = None
 
     def sharpen(self) -> None:
         """Factor the penalties once more, exactly."""
@@ -490,7 +492,11 @@ class _Task:
         dense = sum(needs_gram_matrix(view.kernel, x) for view, x in pairs)
         if dense:
             check_memory(
-                len(self.rows), dense, with_penalty=self.coupled, remedy=self._smaller()
+                len(self.rows),
+                dense,
+                with_penalty=self.coupled,
+                several_targets=self.data.y.shape[1] > 1,
+                remedy=self._smaller(),
             )
         needs_features = settings.manifold > 0.0 and not self.coupled
         parts = []
@@ -571,11 +577,30 @@ class _Task:
         key = (position.tobytes(), weights.tobytes())
         if key not in self.reductions:
             reduction = self.expansion.reduce(position, weights, self.settings.fit_intercept)
-            if self.data.y.shape[1] > 1 and isinstance(reduction.gram, DenseGram):
-                shared = DenseGram(reduction.gram.matrix, keep_sources=True)
-                reduction = replace(reduction, gram=shared)
+            if isinstance(reduction.gram, DenseGram):
+                reduction = replace(reduction, gram=self._for_all_targets(reduction.gram))
             self.reductions = {key: reduction}
         return self.reductions[key]
+
+    def at_width(
+        self, position: np.ndarray, weights: Vector, factor: float, make: Callable[[], Gram]
+    ) -> Gram:
+        """Q at another width, shared by targets as reductions are."""
+        if self.data.y.shape[1] == 1:
+            return make()
+        key = (position.tobytes(), weights.tobytes())
+        if key != self.widened_for:
+            self.widened, self.widened_for = {}, key
+        if factor not in self.widened:
+            gram = make()
+            if isinstance(gram, DenseGram):
+                gram = self._for_all_targets(gram)
+            self.widened[factor] = gram
+        return self.widened[factor]
+
+    def _for_all_targets(self, gram: DenseGram) -> DenseGram:
+        """The same, its factors kept if there are other targets to use them."""
+        return DenseGram(gram.matrix, keep_sources=True) if self.data.y.shape[1] > 1 else gram
 
 
 class _Target:
@@ -708,6 +733,16 @@ class _Target:
 
     def _at_width(self, factor: float, some: np.ndarray | None) -> Gram:
         """Q with every γ times a factor: of some labels, or of all as the fit has it."""
+        if some is not None:
+            return self._new_at_width(factor, some)
+        return self.task.at_width(
+            self.position,
+            self.reduction.weights,
+            factor,
+            partial(self._new_at_width, factor, None),
+        )
+
+    def _new_at_width(self, factor: float, some: np.ndarray | None) -> Gram:
         weights, own = self.reduction.weights, self.reduction.gram
         if some is None and isinstance(self.reduction, BlockReduction):
             kernels = [view.kernel for view in self.settings.views]

@@ -21,6 +21,8 @@ THRESHOLD_NAMES = ("adaptive", "refine", "madn", "quantile", "tuning-free")
 ALGORITHM_NAMES = ("exact", "paper")
 # Matrices of the size of the Gram matrix that a fit holds at its peak.
 PEAK_MATRICES = 3.5
+# And what is kept for further targets: a matrix and its inverse at two other widths.
+KEPT_FOR_TARGETS = 4
 
 
 def is_number(value: Any) -> bool:
@@ -238,9 +240,12 @@ def check_precomputed(K: Matrix) -> Matrix:
     return K if asymmetry == 0.0 else 0.5 * (K + K.T)
 
 
-def check_memory(n_rows: int, n_views: int, *, with_penalty: bool, remedy: str) -> None:
+def check_memory(
+    n_rows: int, n_views: int, *, with_penalty: bool, several_targets: bool, remedy: str
+) -> None:
     """Raise if the matrices of n_rows × n_rows that a fit needs cannot be held."""
     matrices = PEAK_MATRICES + (2 if with_penalty else 1) * (n_views - 1)
+    matrices += KEPT_FOR_TARGETS if several_targets else 0
     needed = matrices * 8.0 * n_rows**2
     limit = memory_limit()
     if needed > limit:
