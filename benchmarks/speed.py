@@ -162,7 +162,7 @@ def fit_and_weigh(model: HLRegressor, X: np.ndarray, y: np.ndarray) -> None:
     """A fit; an adaptive one with the leave-one-out figures of all labels."""
     model.fit(X, y)
     if model.threshold == "adaptive":
-        _ = model.label_quality_
+        _ = model.label_quality_, model.loo_residuals_
 
 
 def against_kernel_ridge() -> None:
