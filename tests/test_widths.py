@@ -93,14 +93,38 @@ def test_the_labels_that_decide_do_not_depend_on_the_order_of_rows():
     assert set(rows) == set(order[others])
 
 
-def test_a_heavy_label_is_taken_as_its_repetitions_are():
-    X, y, _ = spoilt(300)
-    times = np.random.default_rng(0).integers(1, 4, 300)
-    again = np.repeat(np.arange(300), times)
+@pytest.mark.parametrize("n", [150, 300])
+def test_a_heavy_label_is_taken_as_its_repetitions_are(n):
+    X, y, _ = spoilt(n)
+    times = np.random.default_rng(0).integers(1, 4, n)
+    again = np.repeat(np.arange(n), times)
     rows, weights = widths.some_labels(problem_of(X, y, times.astype(float)))
     others, ones = widths.some_labels(problem_of(X[again], y[again]))
     np.testing.assert_array_equal(np.repeat(rows, weights.astype(int)), np.sort(again[others]))
     assert weights.sum() == ones.sum() == widths.MOST
+
+
+@pytest.mark.parametrize("n", [120, 260])
+def test_a_fit_with_weights_is_that_of_repetitions(n):
+    """120 labels of weight 1 to 3 are more than all that decide; 120 labels are not."""
+    X, y, _ = spoilt(n)
+    times = np.random.default_rng(0).integers(1, 4, n)
+    again = np.repeat(np.arange(n), times)
+    weighted = HLRegressor(**NARROW).fit(X, y, times.astype(float))
+    repeated = HLRegressor(**NARROW).fit(X[again], y[again])
+    np.testing.assert_array_equal(weighted.removed_[again], repeated.removed_)
+    np.testing.assert_allclose(
+        weighted.label_quality_[again], repeated.label_quality_, atol=1e-6
+    )
+
+
+def test_light_labels_stay_light_where_few_of_them_decide():
+    """The ridge is that of all labels, so each of them keeps its μ."""
+    X, y, _ = spoilt(700)
+    rows, weights = widths.some_labels(problem_of(X, y, np.full(700, 0.25)))
+    given = problem_of(X, y, np.full(700, 0.25))
+    some = widths.on_some(given, rows, weights, given.gram.subset(rows))
+    np.testing.assert_allclose(some.mu, given.mu[rows])
 
 
 def test_few_labels_are_judged_at_the_width_of_the_fit(monkeypatch):

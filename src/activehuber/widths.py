@@ -20,6 +20,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Vector
 from activehuber.gram import DenseGram, Gram, submatrix
+from activehuber.leave_one_out import units
 from activehuber.likelihood import log_evidence
 from activehuber.linalg import BreakdownError
 from activehuber.problem import Problem
@@ -37,17 +38,17 @@ def some_labels(problem: Problem) -> tuple[np.ndarray, Vector]:
     """Up to MOST labels and the weights they have there, whatever the order of the rows.
 
     Labels are ranked by size, equal ones by the mean of their rows of Q, and taken at even
-    distances of weight. A label of weight k is so many labels, of which one or more are taken.
+    distances of weight. A label of weight k > 1 is so many labels, of which some are taken.
     """
     weights = problem.weights
-    if len(weights) <= MOST:
+    if units(weights, np.ones(len(weights), dtype=bool)) <= MOST:
         return np.arange(len(weights)), weights
     nearness = problem.gram.matvec(weights / weights.sum())
     order = np.lexsort((nearness, problem.y))
     ends = np.cumsum(weights[order])
     places = np.searchsorted(ends, (np.arange(MOST) + 0.5) * ends[-1] / MOST)
     rows, times = np.unique(order[places], return_counts=True)
-    return rows, times.astype(np.float64)
+    return rows, times * np.minimum(weights[rows], 1.0)
 
 
 def on_some(problem: Problem, rows: np.ndarray, weights: Vector, gram: Gram) -> Problem:
