@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
 from activehuber.crowd import bench
-from activehuber.crowd.counter import Scaling, Setting
+from activehuber.crowd.counter import Part, Preparation, Scaling
 from activehuber.crowd.features import Described
 from activehuber.crowd.frames import write_images
 from activehuber.crowd.synthetic import synthetic_camera
@@ -230,26 +230,28 @@ def test_coverage_and_removed_share():
 # --- peers ------------------------------------------------------------------------------
 
 
-def counter_with(setting, d):
+def counter_with(d, *parts):
     """Only what peers take from a counter."""
-    return SimpleNamespace(setting=setting, scaling=Scaling(np.full(d, 1.0), np.full(d, 2.0)))
+    scaling = Scaling(np.full(d, 1.0), np.full(d, 2.0))
+    parts = parts or (Part("size", np.arange(d), None),)
+    return SimpleNamespace(preparation=Preparation(scaling, parts))
 
 
 def test_peers_get_the_features_ours_has_chosen(rng):
-    values = rng.normal(size=(9, 5))
-    columns = {"size": slice(0, 2), "edges": slice(2, 3), "texture": slice(3, 5)}
-    counter = counter_with(Setting(smoothing=0.0, joint=("edges", "texture")), 5)
-    found = bench.same_features(counter, made(values, columns))
-    np.testing.assert_array_equal(found, (values[:, 2:] - 1.0) / 2.0)
-    every = counter_with(Setting(smoothing=0.0, joint=()), 5)
-    assert bench.same_features(every, made(values, columns)).shape == (9, 5)
+    values, lasting = rng.normal(size=(9, 5)), rng.normal(size=(3, 2))
+    scaled = (values - 1.0) / 2.0
+    counter = counter_with(5, Part("edges and texture", np.array([2, 3, 4]), None))
+    found = bench.same_features(counter, made(values))
+    np.testing.assert_array_equal(found, scaled[:, 2:])
+    parts = Part("size", np.arange(2), None), Part("edges", np.array([2, 3, 4]), lasting)
+    found = bench.same_features(counter_with(5, *parts), made(values))
+    np.testing.assert_allclose(found, np.hstack([scaled[:, :2], scaled[:, 2:] @ lasting]))
 
 
 def test_a_peer_is_tuned_on_contiguous_folds_of_training_frames(rng):
     """Against the same folds written out; the better of two is the one that is fitted."""
     values, y = rng.normal(size=(40, 3)), rng.normal(size=40)
-    given, counter = np.where(np.arange(40) < 30, y, np.nan), counter_with(Setting(0.0), 3)
-    counter.setting = Setting(smoothing=0.0, joint=("size",))
+    given, counter = np.where(np.arange(40) < 30, y, np.nan), counter_with(3)
     A, centre = (values - 1.0) / 2.0, y[:30].mean()
     losses = {}
     for alpha in (0.1, 50.0):
@@ -276,7 +278,7 @@ def test_every_peer_counts(name, rng):
     hidden = 10.0 + 4.0 * np.sin(np.arange(90) / 5.0)
     values = np.outer(hidden, [1.0, -1.0, 0.5]) + 0.1 * rng.normal(size=(90, 3))
     given = np.where(np.arange(90) < 60, hidden, np.nan)
-    counter = counter_with(Setting(smoothing=0.0, joint=("size",)), 3)
+    counter = counter_with(3)
     answer = bench.peer_of(bench.peers(Run(False))[name], counter, made(values), given)
     assert np.mean(np.abs(answer.count - hidden)[60:]) < 1.5
     assert answer.fit_seconds > 0.0

@@ -320,7 +320,9 @@ def test_a_page_that_cannot_be_written_stops_before_the_work(camera, trained, tm
         ("scene.motion", True),
         ("scene.roi", np.zeros((96, 128), dtype=bool)),
         ("scene.person", np.zeros((96, 128))),
-        ("setting.smoothing", float("inf")),
+        ("setting.lag", -1),
+        ("parts", []),
+        ("parts", [{"name": "edges", "columns": [10**6], "lasting": None}]),
     ],
 )
 def test_a_model_that_was_tampered_with_is_damaged(trained, tmp_path, part, value):

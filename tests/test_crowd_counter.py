@@ -1,4 +1,4 @@
-"""From features to counts: averages, scales, folds; a camera that nobody tuned for."""
+"""From features to counts: scales, folds, the choice; a camera that nobody tuned for."""
 
 from dataclasses import replace
 
@@ -9,15 +9,16 @@ from activehuber import HLRegressor
 from activehuber.crowd import counter as module
 from activehuber.crowd import features
 from activehuber.crowd.counter import (
+    Footage,
     Search,
     Setting,
+    Tried,
     contiguous_folds,
     fit_counter,
     frames_to_use,
     held_out,
     parameters,
     scaling_of,
-    smooth,
     thinned,
 )
 from activehuber.crowd.features import Described
@@ -40,38 +41,18 @@ def made_up(rng, n=120, motion=False):
     return Described(np.arange(1, n + 1), X, columns, blocks, ()), np.rint(truth)
 
 
+def search_of(described, y):
+    """A search in which all readable frames may take part."""
+    return Search(Footage(described, np.flatnonzero(described.readable)), y)
+
+
 def every_third(truth):
     counts = np.full((len(truth), 1), np.nan)
     counts[::3, 0] = truth[::3]
     return counts
 
 
-# --- averages, scales, folds ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("width", [0.5, 0.8, 2.0])
-def test_averages_skip_frames_that_are_missing_or_unreadable(width, rng):
-    described, _ = made_up(rng, 30)
-    numbers = np.delete(np.arange(5, 43), [3, 4, 11, 20, 21, 22, 23, 37])
-    values = described.values.copy()
-    values[[0, 9, 10, 25]] = np.nan
-    described = replace(described, numbers=numbers, values=values)
-    found = smooth(described, width)
-    for i, number in enumerate(numbers):
-        if np.isnan(values[i, 0]):
-            assert np.isnan(found[i]).all()
-            continue
-        total, weight = 0.0, 0.0
-        for j, other in enumerate(numbers):
-            if abs(other - number) <= np.ceil(4 * width) and not np.isnan(values[j, 0]):
-                share = np.exp(-0.5 * ((other - number) / width) ** 2)
-                total, weight = total + share * values[j], weight + share
-        np.testing.assert_allclose(found[i], total / weight, rtol=1e-12)
-
-
-def test_no_average_leaves_all_as_it_is(rng):
-    described, _ = made_up(rng)
-    np.testing.assert_array_equal(smooth(described, 0.0), described.values)
+# --- scales, folds ----------------------------------------------------------------------
 
 
 def test_a_block_has_one_scale(rng):
@@ -136,18 +117,20 @@ def test_many_counts_are_thinned_evenly(monkeypatch):
 @pytest.mark.parametrize("joint", [("size", "texture"), ()])
 def test_a_setting_becomes_kernels_of_its_views(joint, rng):
     described, _ = made_up(rng, motion=True)
-    X, setting = described.values, Setting(joint=joint, width=0.1, ridge=0.02, chain=5.0)
-    setting = replace(setting, agreement=2.0)
-    found = parameters(setting, X, described.numbers, described.columns, 40)
+    setting = Setting(joint=joint, width=0.1, ridge=0.02, chain=5.0, agreement=2.0)
+    footage = Footage(described, np.arange(120))
+    X, preparation = footage.rows(setting)
+    found = parameters(setting, X, described.numbers, preparation.columns, 40)
     alpha = 0.02 / 80
     assert found["alpha"] == alpha and found["manifold"] == 5.0 * alpha
     assert found["agreement"] == (0.0 if joint else 2.0 * alpha)
     # Where motion is known one kernel takes it in.
     parts = [[0, 1, 2, 7, 8, 9, 10, 11, 12, 13]] if joint else [range(3), range(3, 7)]
     assert len(found["views"]) == (1 if joint else 4)
+    scaled = footage.scaling(described.values)
     for view, part in zip(found["views"], parts, strict=False):
-        assert list(view.columns) == list(part)
-        gaps = X[:, None, list(part)] - X[None, :, list(part)]
+        np.testing.assert_array_equal(X[:, view.columns], scaled[:, list(part)])
+        gaps = scaled[:, None, list(part)] - scaled[None, :, list(part)]
         assert view.gamma == pytest.approx(0.1 / np.mean(np.sum(gaps**2, axis=2)))
         chain = np.asarray(view.graph.todense())
         np.testing.assert_array_equal(chain, np.eye(120, k=1) + np.eye(120, k=-1))
@@ -156,10 +139,10 @@ def test_a_setting_becomes_kernels_of_its_views(joint, rng):
 def test_the_choice_is_made_by_refits_without_each_fold(rng):
     """Errors tried equal those of dense fits on the other folds, at the same ridge."""
     described, truth = made_up(rng, 60)
-    search = Search(described, every_third(truth)[:, 0])
-    setting = Setting(smoothing=0.0, joint=("size", "edges", "texture"), ridge=0.01)
+    search = search_of(described, every_third(truth)[:, 0])
+    setting = Setting(joint=("size", "edges", "texture"), ridge=0.01)
     search.look([setting], (0.01,))
-    (errors,) = search.tried.values()
+    errors = search.tried[setting].errors
     scaled = scaling_of(described.values, described.blocks)(described.values)[::3]
     gamma = setting.width / (2.0 * scaled.var(axis=0).sum())
     K, y = oracles.gram("rbf", scaled, gamma=gamma), truth[::3]
@@ -173,7 +156,73 @@ def test_the_choice_is_made_by_refits_without_each_fold(rng):
             np.testing.assert_allclose(found[test], expected, atol=1e-7)
 
 
-def test_learnt_weights_of_views_silence_one_that_knows_nothing(rng, monkeypatch):
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting(),
+        Setting(lag=2),
+        Setting(lag=1, chain=10.0),
+        Setting(joint=(), weights=(0.5, 0.2, 0.1)),
+        Setting(joint=(), agreement=1.0),
+    ],
+)
+def test_uncounted_frames_are_foretold_as_a_fit_predicts_them(setting, rng):
+    described, truth = made_up(rng)
+    search = search_of(described, every_third(truth)[:, 0])
+    search.look([setting], (setting.ridge,))
+    assert search.uncounted.tolist() == [i for i in range(120) if i % 3]
+    params, part = search.parameters(setting)
+    rows = search.footage.rows(setting)[0]
+    model = HLRegressor(**params, threshold=np.inf).fit(rows[part], search.y[part])
+    found = search.tried[setting].foretold
+    np.testing.assert_allclose(found, model.predict(rows[search.uncounted]), atol=1e-6)
+    # What is asked about uncounted frames changes nothing between counted ones.
+    alone, with_others = search.problem(setting)[0], search.problem(setting, [1, 50])[0]
+    np.testing.assert_allclose(with_others[:40, :40], alone, atol=1e-10)
+
+
+def tried_at(search, losses, foretold):
+    """Settings with made up errors of one size each, and counts foretold."""
+    k = np.count_nonzero(search.believed)
+    settings = [Setting(ridge=float(10 + i)) for i in range(len(losses))]
+    wave = np.tile([1.0, 1.2], k // 2)
+    search.tried = {
+        each: Tried(np.array([size * wave, size * wave]), np.array(values, dtype=float))
+        for each, size, values in zip(settings, losses, foretold, strict=True)
+    }
+    return settings
+
+
+def test_the_setting_is_taken_that_counts_as_all_do_together(rng):
+    described, truth = made_up(rng)
+    search = search_of(described, every_third(truth)[:, 0])
+    # The best on the folds stands alone; three that are nearly as good say much the same. Of
+    # these the one is nearest to the mean of all that the best has drawn to its side.
+    counts = [[20, 0], [10, 10], [11, 9], [12, 8], [0, 90]]
+    settings = tried_at(search, [1.0, 1.02, 1.04, 1.03, 9.0], counts)
+    assert search.agreed() == settings[3]
+    # One that is far worse has nothing to say, though it says the same.
+    settings = tried_at(search, [1.0, 5.0, 5.0, 5.0], [[20, 0], [10, 10], [11, 9], [9, 11]])
+    assert search.agreed() == settings[0]
+    # Without uncounted frames the folds decide.
+    settings = tried_at(search, [1.1, 1.0, 1.2], [[], [], []])
+    assert search.agreed() == settings[1]
+
+
+def test_more_than_one_kernel_has_to_be_clearly_better(rng):
+    described, truth = made_up(rng)
+    search = search_of(described, every_third(truth)[:, 0])
+    first, other = tried_at(search, [1.0, 0.9], [[], []])
+    assert search.clearly_better(first) == other
+    assert search.clearly_better(other) == other
+    # Better on average, but in one part of the sequence alone.
+    errors = search.tried[first].errors.copy()
+    errors[:, :8] *= 0.2
+    search.tried[other] = replace(search.tried[other], errors=errors)
+    assert search.clearly_better(first) == first
+
+
+def test_learnt_weights_of_views_silence_one_that_knows_nothing(rng):
     """A view of noise gets little weight, and the choice takes the learnt weights for it."""
     n = 240
     truth = 10.0 + 6.0 * np.sin(np.arange(n) / 9.0)
@@ -182,9 +231,8 @@ def test_learnt_weights_of_views_silence_one_that_knows_nothing(rng, monkeypatch
     columns = {"edges": slice(0, 4), "texture": slice(4, 16)}
     blocks = np.repeat([0, 1], [4, 12])
     described = Described(np.arange(1, n + 1), values, columns, blocks, ())
-    monkeypatch.setattr(module, "JOINT", (("edges", "texture"),))
-    search = Search(described, np.where(np.arange(n) % 2 == 0, truth, np.nan))
-    views = Setting(smoothing=0.0, joint=())
+    search = search_of(described, np.where(np.arange(n) % 2 == 0, truth, np.nan))
+    views = Setting(joint=())
     weights = np.array(search.learnt_weights(views))
     assert weights.sum() > 0.0 and np.sum(weights**2) == pytest.approx(0.5)
     assert weights[1] < 0.5 * weights[0]
@@ -201,10 +249,10 @@ def test_counts_that_are_not_believed_have_no_say_in_the_choice(rng):
     dirty[[9, 60, 90]] += 40.0
     chosen = []
     for y in (clean, dirty):
-        search = Search(described, y)
+        search = search_of(described, y)
         chosen.append(module.choose(search, uncounted=False, report=lambda line: None))
     assert np.flatnonzero(~search.believed).tolist() == [3, 20, 30]
-    there = Search(described, clean)
+    there = search_of(described, clean)
     scores = [np.mean(np.abs(held_out(there, each, np.inf))) for each in chosen]
     assert scores[1] < 1.1 * scores[0]
 
@@ -212,10 +260,10 @@ def test_counts_that_are_not_believed_have_no_say_in_the_choice(rng):
 @pytest.mark.parametrize("bound", [np.inf, 0.1])
 def test_held_out_errors_equal_fits_without_the_fold(rng, bound):
     described, truth = made_up(rng)
-    search = Search(described, every_third(truth)[:, 0])
-    found = held_out(search, Setting(), bound)
-    params, part = search.parameters(Setting())
-    rows, y = search.rows(Setting().smoothing)[0][part], search.y[part]
+    search = search_of(described, every_third(truth)[:, 0])
+    found = held_out(search, Setting(lag=1), bound)
+    params, part = search.parameters(Setting(lag=1))
+    rows, y = search.footage.rows(Setting(lag=1))[0][part], search.y[part]
     for train, test in module.contiguous_folds(len(y), module.FOLDS[0]):
         model = HLRegressor(**params, threshold=bound).fit(rows[train], y[train])
         np.testing.assert_allclose(found[test], y[test] - model.predict(rows[test]), atol=1e-6)
@@ -388,8 +436,7 @@ def test_no_count_and_no_bound_is_below_zero(rng):
     described, truth = made_up(rng)
     truth = np.maximum(truth - 6.0, 0.0)
     fitted = fit_counter(described, every_third(truth), ("count",))
-    rows = fitted.scaling(smooth(described, fitted.setting.smoothing))
-    assert fitted.model.predict(rows).min() < 0.0
+    assert fitted.model.predict(fitted.preparation(described.values)).min() < 0.0
     table = replace(fitted, unit=9.0 * fitted.unit).count(described)
     assert table["count"].min() == table["lower"].min() == 0.0
 

@@ -102,6 +102,7 @@ CROWD = [
     "counts",
     "synthetic",
     "features",
+    "lasting",
     "counter",
     "model",
     "page",

@@ -124,13 +124,18 @@ def robust_scale(errors: Vector, weights: Vector) -> float:
 
 
 def robust_loss(errors: Vector, weights: Vector, scale: float) -> float:
-    """Mean of log(1 + (e/scale)²), |e| held within FARTHEST scales.
+    """Weighted mean of `robust_losses`."""
+    return float(np.average(robust_losses(errors, scale), weights=weights))
+
+
+def robust_losses(errors: Vector, scale: float) -> Vector:
+    """log(1 + (e/scale)²) of every error, |e| held within FARTHEST scales.
 
     Near zero it counts squares, far out only logarithms, and no label can count for more than
     a constant: wrong labels cannot steer a choice, and hard but right ones still count.
     """
     sizes = np.minimum(np.abs(errors) / scale, FARTHEST)
-    return float(np.average(np.log1p(sizes**2), weights=weights))
+    return np.log1p(sizes**2)
 
 
 def common_scale(several: Sequence[Vector], weights: Vector) -> float:

@@ -30,7 +30,7 @@ from activehuber.rows import LostRows
 from activehuber.tables import TableError, first_line, write_file
 from activehuber.views import View
 
-FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 3
+FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 4
 # The layout of skops files that is written; skops reads this one and later ones.
 SKOPS_PROTOCOL = 2
 # The only types a model file may name: (module, class, how skops makes it).

@@ -13,7 +13,7 @@ import numpy as np
 
 import activehuber
 from activehuber._typing import Matrix, Vector
-from activehuber.crowd.counter import fit_counter
+from activehuber.crowd.counter import features_in_words, fit_counter
 from activehuber.crowd.counts import Counts, counts_csv, read_counts
 from activehuber.crowd.features import (
     Backgrounds,
@@ -480,7 +480,7 @@ def _settings(model: CrowdModel) -> tuple[tuple[str, str], ...]:
         ("views", " + ".join(setting.joint) or "one kernel each: " + ", ".join(model.columns)),
         ("kernel", f"rbf, width {setting.width:g} of the mean squared distance"),
         ("alpha", f"{counter.model.alpha:.3g}"),
-        ("features averaged over", f"{setting.smoothing:g} frames (standard deviation)"),
+        ("features", features_in_words(setting)),
         ("time chain, over alpha", f"{setting.chain:g}"),
         ("agreement of views, over alpha", f"{setting.agreement:g}"),
         ("weights of views", ", ".join(f"{c:.3g}" for c in setting.weights) or "equal"),

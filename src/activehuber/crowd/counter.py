@@ -1,32 +1,40 @@
 """Features and some counts -> a count for every frame, and the counts not to believe.
 
-Features are averaged over neighbouring frames, scaled block by block, and fitted by
-`HLRegressor`: one Gaussian kernel of all views or one a view, a chain over consecutive frames
-as the graph, agreement between the views. What to use is decided on contiguous folds of the
-counted frames: neighbouring frames are near copies, so random folds would flatter. Counts that
-the adaptive threshold drops take no part in the choice nor in the last fit, which binds the
-others: what was replaced by a plausible number cannot be found, but it can be kept from
-pulling.
+Features are scaled block by block, reduced to what lasts of them from frame to frame, and
+fitted by `HLRegressor`: one Gaussian kernel of two views or one a view, a chain over
+consecutive frames as the graph, agreement between the views. What to use is decided on
+contiguous folds of the counted frames: neighbouring frames are near copies, so random folds
+would flatter. Few folds tell settings apart only roughly, so where frames are uncounted the one
+is taken that counts these as all settings together do. Counts that the adaptive threshold drops
+take no part in the choice nor in the last fit, which binds the others: what was replaced by a
+plausible number cannot be found, but it can be kept from pulling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from activehuber import graphs
 from activehuber._typing import Matrix, Vector
 from activehuber.criterion import Labels, fold_errors, projected_inverse
 from activehuber.crowd.counts import FEWEST
 from activehuber.crowd.features import MOTION, Described
+from activehuber.crowd.lasting import Components, lags
 from activehuber.fitting import reduced_gram
 from activehuber.intervals import half_width
-from activehuber.judging import Mode, common_scale, held_out_errors, judge, robust_loss
+from activehuber.judging import (
+    Mode,
+    common_scale,
+    held_out_errors,
+    judge,
+    robust_losses,
+)
 from activehuber.linalg import BreakdownError
 from activehuber.refinement import DEFAULT_REMOVAL
 from activehuber.regressor import HLRegressor
@@ -35,10 +43,11 @@ from activehuber.thresholds import EFFICIENT
 from activehuber.tuning import labels_of
 from activehuber.views import View
 
-# What is tried: which views one kernel takes, and a kernel a view; averaging in frames; width
-# over the spread of a view; ridge; the weights of chain and agreement over alpha.
-JOINT = (("edges", "texture"), ("edges",), ("size", "edges", "texture"))
-SMOOTHINGS = (0.0, 0.8, 1.2, 2.0, 3.5)
+# The views that one kernel takes together. Which ones to take is not chosen: folds tell too
+# little for that, and size adds to these two only with a kernel of its own.
+JOINT = ("edges", "texture")
+# What is tried: width over the spread of a view; ridge; the weights of chain and agreement over
+# alpha.
 WIDTHS = (0.01, 0.04, 0.1)
 RIDGES = (1e-3, 3e-3, 1e-2, 3e-2)
 CHAINS = (10.0, 100.0)
@@ -48,10 +57,11 @@ FOLDS = (5, 2)
 FEWEST_FOR_VIEWS = 100
 # Counts off by up to one person are no mistakes; fits with more and more of them trusted.
 SLIP, MOST_REFITS = 1.0, 4
-# Averaging looks no further than this many widths.
-REACH = 4.0
-# Frames in a fit at most, and counted ones in the choice.
-MOST_ROWS, MOST_COUNTED = 3000, 800
+# Frames in a fit at most, counted ones in the choice, uncounted ones that settings foretell.
+MOST_ROWS, MOST_COUNTED, MOST_FORETOLD = 3000, 800, 400
+# A setting whose loss is higher by so much has a voice smaller by e. What is clearly better is
+# better by so many standard errors.
+DOUBT, CLEAR = 0.2, 2.0
 
 Report = Callable[[str], Any]
 
@@ -62,8 +72,8 @@ class Setting:
 
     Attributes
     ----------
-    smoothing : float
-        Standard deviation in frames of the average over neighbours; 0 for none.
+    lag : int
+        Features are what lasts of them over so many frames; 0 for features as they are.
     joint : tuple of str
         Views that one kernel takes together; empty for one kernel a view, all of them.
     width : float
@@ -76,8 +86,8 @@ class Setting:
         c of the views where every view has a kernel; empty for equal ones.
     """
 
-    smoothing: float = 1.2
-    joint: tuple[str, ...] = JOINT[0]
+    lag: int = 0
+    joint: tuple[str, ...] = JOINT
     width: float = 0.04
     ridge: float = 3e-3
     chain: float = 0.0
@@ -103,6 +113,57 @@ class Scaling:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Features that one kernel sees.
+
+    Attributes
+    ----------
+    name : str
+    columns : ndarray of shape (k,), int
+        Of all features.
+    lasting : ndarray of shape (k, m) or None
+        What they are mapped by; None leaves them as they are.
+    """
+
+    name: str
+    columns: np.ndarray
+    lasting: Matrix | None
+
+    @property
+    def width(self) -> int:
+        """How many features there are in the end."""
+        return len(self.columns) if self.lasting is None else self.lasting.shape[1]
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """From features as they were described to rows of the fit."""
+
+    scaling: Scaling
+    parts: tuple[Part, ...]
+
+    def __call__(self, values: Matrix) -> Matrix:
+        """Rows of the fit (n, k) from features (n, d)."""
+        scaled = self.scaling(values)
+        found = [
+            scaled[:, part.columns]
+            if part.lasting is None
+            else scaled[:, part.columns] @ part.lasting
+            for part in self.parts
+        ]
+        return found[0] if len(found) == 1 else np.hstack(found)
+
+    @property
+    def columns(self) -> dict[str, slice]:
+        """Where the rows have each part."""
+        ends = np.cumsum([0, *(part.width for part in self.parts)]).tolist()
+        return {
+            part.name: slice(a, b)
+            for part, a, b in zip(self.parts, ends[:-1], ends[1:], strict=True)
+        }
+
+
+@dataclass(frozen=True)
 class Counter:
     """A fitted counter.
 
@@ -111,7 +172,7 @@ class Counter:
     model : HLRegressor
         One target, or two for left and right.
     setting : Setting
-    scaling : Scaling
+    preparation : Preparation
     names : tuple of str
         Of the targets.
     unit : ndarray of shape (q,)
@@ -130,7 +191,7 @@ class Counter:
 
     model: HLRegressor
     setting: Setting
-    scaling: Scaling
+    preparation: Preparation
     names: tuple[str, ...]
     unit: Vector
     coverage: float
@@ -155,7 +216,7 @@ class Counter:
         n, q = len(described.values), len(self.names)
         found = np.full((n, q), np.nan)
         usable = described.readable
-        rows = self.scaling(smooth(described, self.setting.smoothing)[usable])
+        rows = self.preparation(described.values[usable])
         found[usable] = self.model.predict(rows).reshape(-1, q)
         found = np.maximum(found, 0.0)
         columns = dict(zip(self.names, found.T, strict=True))
@@ -170,34 +231,6 @@ class Counter:
             out[f"{prefix}lower"] = np.maximum(values - half, 0.0)
             out[f"{prefix}upper"] = values + half
         return out
-
-
-def smooth(described: Described, width: float) -> Matrix:
-    """Features averaged over neighbouring frames with Gaussian weights, shape (n, d).
-
-    Frames that are missing or could not be read have no weight, and stay NaN themselves.
-    """
-    if width == 0.0:
-        return described.values
-    numbers, good = described.numbers, described.readable
-    reach = int(np.ceil(REACH * width))
-    places = [_shifted(numbers, shift) for shift in range(-reach, reach + 1)]
-    rows = np.concatenate([here for here, _ in places])
-    columns = np.concatenate([there for _, there in places])
-    weights = np.exp(-0.5 * ((numbers[columns] - numbers[rows]) / width) ** 2) * good[columns]
-    n = len(numbers)
-    average = sparse.csr_array((weights, (rows, columns)), shape=(n, n))
-    total = average @ np.where(good[:, None], described.values, 0.0)
-    # A frame that can be read has its own weight, so nothing is divided by zero.
-    share = average.sum(axis=1)[:, None]
-    return np.divide(total, share, out=np.full_like(total, np.nan), where=good[:, None])
-
-
-def _shifted(numbers: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (i, j) with numbers[j] = numbers[i] + shift."""
-    j = np.searchsorted(numbers, numbers + shift).clip(max=len(numbers) - 1)
-    i = np.flatnonzero(numbers[j] == numbers + shift)
-    return i, j[i]
 
 
 def scaling_of(values: Matrix, blocks: np.ndarray) -> Scaling:
@@ -221,14 +254,11 @@ def parameters(
     alpha = setting.ridge / (2.0 * n_counted)
     graph = graphs.chain_affinity(numbers) if setting.chain > 0.0 else "knn"
     views = []
-    for names in (setting.joint,) if setting.joint else [(name,) for name in columns]:
-        # Motion is known only where left and right were counted, and is then always used.
-        used = [c for n, c in columns.items() if n in names or (setting.joint and n == MOTION)]
-        part = np.concatenate([np.arange(c.start, c.stop) for c in used])
+    for name, part in columns.items():
         # Twice the sum of variances is the mean squared distance of two rows.
         spread = max(2.0 * float(rows[:, part].var(axis=0).sum()), 1e-300)
-        gamma = setting.width / spread
-        views.append(View(part, "rbf", gamma=gamma, graph=graph, name=" and ".join(names)))
+        gamma, places = setting.width / spread, np.arange(part.start, part.stop)
+        views.append(View(places, "rbf", gamma=gamma, graph=graph, name=name))
     return {
         "views": views,
         "view_weights": np.array(setting.weights) if setting.weights else "uniform",
@@ -236,6 +266,67 @@ def parameters(
         "manifold": setting.chain * alpha,
         "agreement": 0.0 if setting.joint else setting.agreement * alpha,
     }
+
+
+class Footage:
+    """Frames that may take part in a fit, and their features prepared in any way.
+
+    Attributes
+    ----------
+    described : Described
+        Of n frames, increasing by number.
+    everyone : ndarray, int
+        Frames that may take part.
+    scaling : Scaling
+        By these frames.
+    """
+
+    def __init__(self, described: Described, everyone: np.ndarray) -> None:
+        self.described, self.everyone = described, everyone
+        self.scaling = scaling_of(described.values[everyone], described.blocks)
+        self._components: dict[str, Components] = {}
+        self._last: tuple[Any, tuple[Matrix, Preparation]] | None = None
+
+    @property
+    def _scaled(self) -> Matrix:
+        return self.scaling(self.described.values[self.everyone])
+
+    @cached_property
+    def lags(self) -> tuple[int, ...]:
+        """Over how many frames to ask what lasts; empty where that cannot be learnt."""
+        return tuple(lags(self._scaled, self.described.numbers[self.everyone]))
+
+    def rows(self, setting: Setting) -> tuple[Matrix, Preparation]:
+        """Rows of all frames for a setting, shape (n, k), and how they are made."""
+        key = setting.lag, setting.joint
+        if self._last is None or self._last[0] != key:
+            preparation = self.preparation(setting)
+            self._last = key, (preparation(self.described.values), preparation)
+        return self._last[1]
+
+    def preparation(self, setting: Setting) -> Preparation:
+        """How features are prepared for a setting."""
+        known = self.described.columns
+        together = (setting.joint,) if setting.joint else [(name,) for name in known]
+        parts = []
+        for names in together:
+            # Motion is known only where left and right were counted, and is then always used.
+            used = [
+                c for n, c in known.items() if n in names or (setting.joint and n == MOTION)
+            ]
+            columns = np.concatenate([np.arange(c.start, c.stop) for c in used])
+            name = " and ".join(names)
+            lasting = None
+            if setting.lag > 0:
+                lasting = self._components_of(name, columns).lasting(setting.lag)
+            parts.append(Part(name, columns, lasting))
+        return Preparation(self.scaling, tuple(parts))
+
+    def _components_of(self, name: str, columns: np.ndarray) -> Components:
+        if name not in self._components:
+            numbers = self.described.numbers[self.everyone]
+            self._components[name] = Components.of(self._scaled[:, columns], numbers)
+        return self._components[name]
 
 
 # --- the choice -------------------------------------------------------------------------
@@ -247,56 +338,83 @@ def contiguous_folds(n: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(np.setdiff1d(everyone, part), part) for part in np.array_split(everyone, k)]
 
 
+@dataclass(frozen=True)
+class Tried:
+    """What came of a setting.
+
+    Attributes
+    ----------
+    errors : ndarray of shape (2, k)
+        Of the k believed counts on five contiguous folds, and on two halves: these ask a
+        setting to carry on beyond what it has seen, as it will have to.
+    foretold : ndarray of shape (u,)
+        Counts of some uncounted frames.
+    """
+
+    errors: Matrix
+    foretold: Vector
+
+
 class Search:
     """Settings tried on the counted frames of a sequence.
 
     Attributes
     ----------
-    described : Described
-        Of n frames, increasing by number.
+    footage : Footage
+        Of n frames.
     y : ndarray of shape (n,)
         Counts, NaN where uncounted.
-    counted, everyone : ndarray, int
-        Frames that have a count, and those that may take part in a fit.
+    counted, uncounted : ndarray, int
+        Frames that have a count, and some of those that have none but may take part.
     believed : ndarray of shape (l,), bool
         Counts that take part in the choice.
-    tried : dict of Setting to ndarray of shape (2, k)
-        Errors of the k believed counts on five contiguous folds, and on two halves: these ask
-        a setting to carry on beyond what it has seen, as it will have to.
+    tried : dict of Setting to Tried
     """
 
-    def __init__(self, described: Described, y: Vector) -> None:
-        self.described, self.y = described, y
-        self.counted = np.flatnonzero(~np.isnan(y) & described.readable)
-        self.everyone = frames_to_use(described, self.counted)
+    def __init__(self, footage: Footage, y: Vector) -> None:
+        self.footage, self.y = footage, y
+        self.counted = np.flatnonzero(~np.isnan(y) & footage.described.readable)
+        others = np.setdiff1d(footage.everyone, self.counted)
+        self.uncounted = others[evenly(len(others), MOST_FORETOLD)]
         self.believed = np.ones(len(self.counted), dtype=bool)
-        self.tried: dict[Setting, Matrix] = {}
-        self._rows: dict[float, tuple[Matrix, Scaling]] = {}
-
-    def rows(self, smoothing: float) -> tuple[Matrix, Scaling]:
-        """Averaged and scaled features of all frames, shape (n, d)."""
-        if smoothing not in self._rows:
-            averaged = smooth(self.described, smoothing)
-            scaling = scaling_of(averaged[self.everyone], self.described.blocks)
-            self._rows = {smoothing: (scaling(averaged), scaling)}
-        return self._rows[smoothing]
+        self.tried: dict[Setting, Tried] = {}
 
     def parameters(self, setting: Setting) -> tuple[dict[str, Any], np.ndarray]:
         """Parameters of the fit, and which frames take part in it."""
-        rows, _ = self.rows(setting.smoothing)
-        part = self.everyone if setting.uses_uncounted else self.counted
-        described = self.described
-        found = parameters(
-            setting, rows[part], described.numbers[part], described.columns, len(self.counted)
-        )
+        rows, preparation = self.footage.rows(setting)
+        part = self.footage.everyone if setting.uses_uncounted else self.counted
+        numbers = self.footage.described.numbers[part]
+        found = parameters(setting, rows[part], numbers, preparation.columns, len(self.counted))
         return found, part
 
-    def problem(self, setting: Setting) -> tuple[Matrix, Labels]:
-        """Q of shape (l, l) and the labels, for any ridge."""
+    def problem(
+        self, setting: Setting, also: Sequence[int] | np.ndarray = ()
+    ) -> tuple[Matrix, Labels]:
+        """Q between the counted frames, followed by others, and the labels of all these.
+
+        Parameters
+        ----------
+        setting : Setting
+            With any ridge.
+        also : sequence of int
+            u uncounted frames; their labels are zero.
+
+        Returns
+        -------
+        Q : ndarray of shape (l + u, l + u)
+        labels : Labels
+        """
+        also = np.asarray(also, dtype=int)
         params, part = self.parameters(setting)
-        X = self.rows(setting.smoothing)[0][part]
-        settings, data = HLRegressor(**params)._prepared(X, self.y[part])
-        return reduced_gram(settings, data), labels_of(data, fit_intercept=True)
+        part = np.union1d(part, also)
+        y = self.y[part].copy()
+        y[np.isin(part, also)] = 0.0
+        X = self.footage.rows(setting)[0][part]
+        settings, data = HLRegressor(**params)._prepared(X, y)
+        labelled = part[~np.isnan(y)]
+        order = np.searchsorted(labelled, np.concatenate([self.counted, also]))
+        Q = reduced_gram(settings, data)
+        return Q[np.ix_(order, order)], labels_of(data, fit_intercept=True).take(order)
 
     def learnt_weights(self, setting: Setting) -> tuple[float, ...]:
         """c of the views, from the believed counts."""
@@ -304,7 +422,7 @@ class Search:
         y = self.y.copy()
         y[self.counted[~self.believed]] = np.nan
         model = HLRegressor(**params | {"view_weights": "learn"}, threshold=np.inf)
-        model.fit(self.rows(setting.smoothing)[0][part], y[part])
+        model.fit(self.footage.rows(setting)[0][part], y[part])
         return tuple(float(c) for c in model.view_weights_)
 
     def disbelieve(self, setting: Setting) -> None:
@@ -322,27 +440,79 @@ class Search:
             missing = [each for each in missing if each not in self.tried]
             if not missing:
                 continue
-            Q, labels = self.problem(setting)
-            Q, labels = np.ascontiguousarray(Q[np.ix_(kept, kept)]), labels.take(kept)
+            whole, labels = self.problem(setting, self.uncounted)
+            Q, labels = np.ascontiguousarray(whole[np.ix_(kept, kept)]), labels.take(kept)
+            across = whole[len(self.counted) :, kept]
             for each in missing:
                 try:
                     P = projected_inverse(Q.copy(), each.ridge / labels.weights, True)
                     errors = np.stack([fold_errors(P, labels, parts) for parts in folds])
                 except BreakdownError:
                     continue  # a ridge too small for double precision
-                self.tried[each] = errors
+                self.tried[each] = Tried(errors, foretold(Q, across, P, labels, each.ridge))
 
-    def ranked(self) -> list[Setting]:
-        """Settings tried, best first."""
+    def losses(self) -> dict[Setting, Vector]:
+        """Of settings tried, of every believed count on both kinds of folds together."""
         if not self.tried:
             raise TableError("no setting could be fitted; are all frames alike?")
-        ones = np.ones(np.count_nonzero(self.believed))
-        several = [errors for pair in self.tried.values() for errors in pair]
-        scale = common_scale(several, ones)
-        return sorted(
-            self.tried,
-            key=lambda each: sum(robust_loss(part, ones, scale) for part in self.tried[each]),
-        )
+        several = [errors for each in self.tried.values() for errors in each.errors]
+        scale = common_scale(several, np.ones(np.count_nonzero(self.believed)))
+        return {
+            setting: robust_losses(each.errors, scale).sum(axis=0)
+            for setting, each in self.tried.items()
+        }
+
+    def agreed(self) -> Setting:
+        """The setting that counts uncounted frames as all settings together do.
+
+        The better a setting is on the folds, the more it has to say. Without uncounted frames
+        it is the one with the smallest loss.
+        """
+        losses = {each: float(loss.mean()) for each, loss in self.losses().items()}
+        least = min(losses.values())
+        voices = [np.exp((least - loss) / DOUBT) for loss in losses.values()]
+        several = [self.tried[each].foretold for each in losses]
+        together = np.average(several, axis=0, weights=voices)
+
+        def apart(each: Setting) -> tuple[float, float]:
+            return float(np.sum((self.tried[each].foretold - together) ** 2)), losses[each]
+
+        return min(losses, key=apart)
+
+    def clearly_better(self, than: Setting) -> Setting:
+        """The setting with the smallest loss if it is clearly smaller, else `than`.
+
+        The standard error is that of the difference, from contiguous parts of the counts.
+        """
+        losses = self.losses()
+        other = min(losses, key=lambda each: float(losses[each].mean()))
+        gains = losses[than] - losses[other]
+        parts = [part.mean() for part in np.array_split(gains, FOLDS[0])]
+        error = np.std(parts, ddof=1) / np.sqrt(len(parts))
+        return other if gains.mean() > CLEAR * error else than
+
+
+def foretold(Q: Matrix, across: Matrix, P: Matrix, labels: Labels, ridge: float) -> Vector:
+    """Counts of other frames by least squares, shape (u,).
+
+    Parameters
+    ----------
+    Q : ndarray of shape (l, l)
+        Between labels, without the ridge.
+    across : ndarray of shape (u, l)
+        Between other frames and labels.
+    P : ndarray of shape (l, l)
+        The projected inverse of Q with the ridge.
+    labels : Labels
+    ridge : float
+
+    Returns
+    -------
+    ndarray of shape (u,)
+    """
+    coefficients = P @ labels.y
+    intercept = np.mean(labels.y - Q @ coefficients - ridge / labels.weights * coefficients)
+    return across @ coefficients + intercept
 
 
 def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
@@ -352,7 +522,7 @@ def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
     ----------
     search : Search
     uncounted : bool
-        Whether frames without a count may take part, in averages as in the graph.
+        Whether frames without a count may take part, in what lasts as in the graph.
     report : callable
         Gets a line a step.
 
@@ -360,35 +530,42 @@ def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
     -------
     Setting
     """
-    smoothings = SMOOTHINGS if uncounted else (0.0,)
-    search.disbelieve(Setting(smoothing=smoothings[len(smoothings) // 2]))
-    grid = [Setting(s, joint, w) for s, joint, w in product(smoothings, JOINT, WIDTHS)]
+    lags = (0, *search.footage.lags) if uncounted else (0,)
+    search.disbelieve(Setting(lag=lags[len(lags) // 2]))
+    grid = [Setting(lag, width=width) for lag, width in product(lags, WIDTHS)]
     for last in (False, True):
         search.look(grid, RIDGES)
-        best = search.ranked()[0]
-        report(
-            f"{' and '.join(best.joint)}, averaged over {best.smoothing:g} frames, width "
-            f"{best.width:g}"
-        )
+        best = search.agreed()
+        report(f"{features_in_words(best)}, width {best.width:g}")
         before = search.believed
         if not last:
             search.disbelieve(best)
         if np.array_equal(before, search.believed):
             break
         search.tried = {}
+    # More than one kernel without a graph has to be clearly better than that: folds are few.
+    search.tried = {best: search.tried[best]}
     if np.count_nonzero(search.believed) >= FEWEST_FOR_VIEWS:
         report("a kernel for every view, with equal and with learnt weights")
         views = replace(best, joint=())
         learnt = replace(views, weights=search.learnt_weights(views))
         search.look((views, learnt), RIDGES)
+        best = search.clearly_better(best)
     if uncounted:
-        best = search.ranked()[0]
         report("with uncounted frames")
         search.look((replace(best, chain=chain) for chain in CHAINS), (best.ridge,))
-        best = search.ranked()[0]
+        best = search.clearly_better(best)
         if not best.joint:
             search.look((replace(best, agreement=a) for a in AGREEMENTS), (best.ridge,))
-    return search.ranked()[0]
+            best = search.clearly_better(best)
+    return best
+
+
+def features_in_words(setting: Setting) -> str:
+    """What is made of the features, in words."""
+    if setting.lag == 0:
+        return "features as they are"
+    return f"what lasts over {setting.lag} frame{'s' if setting.lag > 1 else ''}"
 
 
 # --- the fit ----------------------------------------------------------------------------
@@ -431,13 +608,14 @@ def fit_counter(
             f"{usable} frames can be read and have all their counts; count {FEWEST} at least "
             "(left and right in the same frames)"
         )
-    setting = choose(Search(described, thinned(total)), uncounted=uncounted, report=report)
-    search = Search(described, total)
+    given = np.flatnonzero(described.readable & ~np.isnan(counts).all(axis=1))
+    footage = Footage(described, frames_to_use(described, given) if uncounted else given)
+    setting = choose(Search(footage, thinned(total)), uncounted=uncounted, report=report)
+    search = Search(footage, total)
     params, part = search.parameters(setting)
     if not setting.uses_uncounted:
-        # Of two targets one alone may be given: such frames count too.
-        part = np.flatnonzero(described.readable & ~np.isnan(counts).all(axis=1))
-    rows, scaling = search.rows(setting.smoothing)
+        part = given  # of two targets one alone may be given: such frames count too
+    rows, preparation = footage.rows(setting)
     report(f"fitting {len(part)} frames, {len(search.counted)} of them counted")
     first = HLRegressor(**params)
     first._tries_widths = False  # counts were judged at this width when it was chosen
@@ -450,11 +628,11 @@ def fit_counter(
     bound = bound if bound > 0.0 else np.inf
     columns = [*believed.T, believed.sum(axis=1)] if len(names) > 1 else [*believed.T]
     labels = believed[part] if len(names) > 1 else believed[part, 0]
-    intervals = [_interval(Search(described, c), setting, bound, coverage) for c in columns]
+    intervals = [_interval(Search(footage, c), setting, bound, coverage) for c in columns]
     return Counter(
         model=HLRegressor(**params, threshold=bound).fit(rows[part], labels),
         setting=setting,
-        scaling=scaling,
+        preparation=preparation,
         names=names,
         unit=np.array([unit for unit, _ in intervals]),
         coverage=coverage,
@@ -531,7 +709,12 @@ def thinned(y: Vector) -> Vector:
     counted = np.flatnonzero(~np.isnan(y))
     if len(counted) <= MOST_COUNTED:
         return y
-    kept = counted[np.linspace(0, len(counted) - 1, MOST_COUNTED).astype(int)]
+    kept = counted[evenly(len(counted), MOST_COUNTED)]
     out = np.full_like(y, np.nan)
     out[kept] = y[kept]
     return out
+
+
+def evenly(n: int, most: int) -> np.ndarray:
+    """At most so many of n places, evenly spread."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from activehuber.crowd.counter import Counter, Scaling, Setting
+from activehuber.crowd.counter import Counter, Part, Preparation, Scaling, Setting
 from activehuber.crowd.features import Scene, working_shape
 from activehuber.crowd.frames import Frames, Image
 from activehuber.persistence import (
@@ -19,9 +19,6 @@ from activehuber.persistence import (
     state_bytes,
 )
 from activehuber.tables import TableError, first_line
-
-# No model averages over more frames than this.
-MOST_SMOOTHING = 1000.0
 
 
 @dataclass(frozen=True)
@@ -64,8 +61,9 @@ def model_bytes(model: CrowdModel) -> bytes:
                 "joint": list(counter.setting.joint),
                 "weights": list(counter.setting.weights),
             },
-            "centre": counter.scaling.centre,
-            "scale": counter.scaling.scale,
+            "centre": counter.preparation.scaling.centre,
+            "scale": counter.preparation.scaling.scale,
+            "parts": [{**vars(part)} for part in counter.preparation.parts],
             "unit": counter.unit,
             "coverage": counter.coverage,
             "held_out": counter.held_out,
@@ -107,11 +105,14 @@ def _model_of(state: dict[str, Any]) -> CrowdModel:
     setting = dict(state["setting"])
     joint = tuple(str(name) for name in setting.pop("joint"))
     weights = tuple(float(c) for c in setting.pop("weights"))
+    lag = int(setting.pop("lag"))
     numbers = {name: float(value) for name, value in setting.items()}
+    parts = [_part_of(part) for part in state["parts"]]
+    scaling = Scaling(np.asarray(state["centre"]), np.asarray(state["scale"]))
     counter = Counter(
         model=regressor_of(state["model"]),
-        setting=Setting(**numbers, joint=joint, weights=weights),
-        scaling=Scaling(np.asarray(state["centre"]), np.asarray(state["scale"])),
+        setting=Setting(lag=lag, **numbers, joint=joint, weights=weights),
+        preparation=Preparation(scaling, tuple(parts)),
         names=tuple(str(name) for name in state["names"]),
         unit=np.asarray(state["unit"], dtype=np.float64),
         coverage=float(state["coverage"]),
@@ -127,36 +128,54 @@ def _model_of(state: dict[str, Any]) -> CrowdModel:
     return model
 
 
+def _part_of(state: dict[str, Any]) -> Part:
+    lasting = state["lasting"]
+    return Part(
+        name=str(state["name"]),
+        columns=np.asarray(state["columns"], dtype=int),
+        lasting=None if lasting is None else np.asarray(lasting, dtype=np.float64),
+    )
+
+
+def _part_fits(part: Part, width: int) -> bool:
+    """Whether a part takes columns that there are, and maps as many as it takes."""
+    known = np.all((part.columns >= 0) & (part.columns < width))
+    return bool(known) and (part.lasting is None or len(part.lasting) == len(part.columns))
+
+
 def _check_parts(model: CrowdModel) -> None:
     """Raise unless shapes fit together and numbers are what they stand for."""
     scene, counter = model.scene, model.counter
-    width, q = counter.model.n_features_in_, len(counter.names)
+    width, q = max(part.stop for part in model.columns.values()), len(counter.names)
+    scaling, parts = counter.preparation.scaling, counter.preparation.parts
     shape = working_shape(scene.height, scene.width)
     targets, rows = counter.model.intercept_, np.asarray(counter.model.X_fit_)
+    maps = [part.lasting for part in parts if part.lasting is not None]
     fits = (
         scene.roi.shape == scene.person.shape == shape
         and model.empty.shape == (*shape, 3)
-        and counter.scaling.centre.shape == counter.scaling.scale.shape == (width,)
+        and scaling.centre.shape == scaling.scale.shape == (width,)
         and tuple(model.columns) == scene.views
-        and max(part.stop for part in model.columns.values()) == width
+        and all(_part_fits(part, width) for part in parts)
+        and sum(part.width for part in parts) == counter.model.n_features_in_
         and np.size(targets) == q
         and counter.unit.shape == (q + (q > 1),)
         and len(counter.numbers) == len(rows)
     )
     if not fits:
         raise ValueError("its parts do not fit together")
-    setting = counter.setting
     numbers = np.concatenate(
         [
-            *(counter.unit, counter.scaling.centre, scene.person.ravel(), np.ravel(targets)),
+            *(counter.unit, scaling.centre, scene.person.ravel(), np.ravel(targets)),
             *(counter.model.dual_coef_.ravel(), rows.ravel()),
-            [counter.coverage, counter.held_out, setting.smoothing],
+            *(lasting.ravel() for lasting in maps),
+            [counter.coverage, counter.held_out],
         ]
     )
-    positive = np.concatenate([counter.scaling.scale, scene.person.ravel(), [scene.level]])
+    positive = np.concatenate([scaling.scale, scene.person.ravel(), [scene.level]])
     if not (np.all(np.isfinite(numbers)) and np.all(positive > 0.0) and scene.roi.any()):
         raise ValueError("a number in it is not what it stands for")
-    if np.any(counter.unit < 0.0) or not 0.0 <= setting.smoothing <= MOST_SMOOTHING:
+    if np.any(counter.unit < 0.0) or counter.setting.lag < 0:
         raise ValueError("a number in it is out of range")
 
 

@@ -1,0 +1,118 @@
+"""What lasts of a frame: its features as far as they foretell the frames around it.
+
+People in a frame are mostly still there in the next one; what flickers is not. So a frame is
+described by what its features x tell of those k frames before and after it,
+
+    E[(x₋ₖ + x₊ₖ) / 2 | x] ≈ (x − μ) (C₀ + ε I)⁻¹ Cₖ,
+
+C₀ the covariance of the features and Cₖ that of frames k apart, made symmetric. Both come from
+frames alone, counted or not. This is the multi-view regression of Kakade and Foster (2007) with
+a frame and its neighbour as the two views: of two directions that explain the counts equally
+well, the one that frames agree on is preferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from activehuber._typing import Matrix, Vector
+
+# Directions in which frames differ most: so many are looked at.
+COMPONENTS = 300
+# ε, in units of the mean variance of a feature.
+FLICKER = 0.3
+# How far apart: where frames still have so much in common, on average over the features.
+IN_COMMON = (0.7, 0.5, 0.3)
+FARTHEST = 100
+# Pairs of frames below which nothing can be learnt from them.
+FEWEST_PAIRS = 50
+
+
+def pairs(numbers: np.ndarray, lag: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (i, j) with numbers[j] = numbers[i] + lag; numbers increase."""
+    j = np.searchsorted(numbers, numbers + lag).clip(max=len(numbers) - 1)
+    i = np.flatnonzero(numbers[j] == numbers + lag)
+    return i, j[i]
+
+
+def in_common(rows: Matrix, numbers: np.ndarray, lag: int) -> float:
+    """Mean correlation of features with those `lag` frames later; 0 without enough pairs."""
+    i, j = pairs(numbers, lag)
+    if len(i) < FEWEST_PAIRS:
+        return 0.0
+    centred = rows - rows.mean(axis=0)
+    whole = float(np.einsum("ij,ij->", centred, centred)) / len(rows)
+    if whole == 0.0:
+        return 0.0
+    return float(np.einsum("ij,ij->", centred[i], centred[j])) / len(i) / whole
+
+
+def lags(rows: Matrix, numbers: np.ndarray, levels: Sequence[float] = IN_COMMON) -> list[int]:
+    """Distances in frames at which they have about as much in common as `levels` say.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Scaled features.
+    numbers : ndarray of shape (n,), int
+        Of the frames, increasing.
+    levels : sequence of float
+        Falling.
+
+    Returns
+    -------
+    list of int
+        Increasing; empty if there are too few pairs of frames, or these have nothing in
+        common.
+    """
+    known = {1: in_common(rows, numbers, 1)}
+    if known[1] <= 0.0:
+        return []
+    lag = 1
+    # What frames have in common falls with their distance: no need to look beyond.
+    while known[lag] > levels[-1] and lag < FARTHEST:
+        lag += 1
+        known[lag] = in_common(rows, numbers, lag)
+    return sorted({min(known, key=lambda k: abs(known[k] - level)) for level in levels})
+
+
+@dataclass(frozen=True)
+class Components:
+    """Directions in which frames differ most.
+
+    Attributes
+    ----------
+    directions : ndarray of shape (d, m)
+        Orthonormal.
+    variances : ndarray of shape (m,)
+    values : ndarray of shape (n, m)
+        Of the frames, centred.
+    numbers : ndarray of shape (n,), int
+        Of the frames, increasing.
+    """
+
+    directions: Matrix
+    variances: Vector
+    values: Matrix
+    numbers: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Matrix, numbers: np.ndarray, most: int = COMPONENTS) -> Components:
+        """Principal components of n frames with scaled features, shape (n, d)."""
+        n, d = rows.shape
+        centred = rows - rows.mean(axis=0)
+        m = min(most, d)
+        covariance = centred.T @ centred / n
+        variances, directions = linalg.eigh(covariance, subset_by_index=(d - m, d - 1))
+        return cls(directions, np.maximum(variances, 0.0), centred @ directions, numbers)
+
+    def lasting(self, lag: int) -> Matrix:
+        """The map from features to what lasts of them over `lag` frames, shape (d, m)."""
+        i, j = pairs(self.numbers, lag)
+        apart = self.values[i].T @ self.values[j] / len(i)
+        apart = (apart + apart.T) / 2.0
+        return self.directions @ (apart / (self.variances + FLICKER)[:, None])
