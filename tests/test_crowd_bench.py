@@ -13,6 +13,7 @@ from activehuber.crowd import bench
 from activehuber.crowd.counter import Part, Preparation, Scaling
 from activehuber.crowd.features import Described
 from activehuber.crowd.frames import write_images
+from activehuber.crowd.lasting import Components
 from activehuber.crowd.synthetic import synthetic_camera
 from activehuber.reproduce import data
 from activehuber.reproduce.command import write_outcome
@@ -238,14 +239,16 @@ def counter_with(d, *parts):
 
 
 def test_peers_get_the_features_ours_has_chosen(rng):
-    values, lasting = rng.normal(size=(9, 5)), rng.normal(size=(3, 2))
+    values = rng.normal(size=(9, 5))
+    lasting = Components.of(rng.normal(size=(60, 3)), np.arange(60), most=2).lasting(1)
     scaled = (values - 1.0) / 2.0
     counter = counter_with(5, Part("edges and texture", np.array([2, 3, 4]), None))
     found = bench.same_features(counter, made(values))
     np.testing.assert_array_equal(found, scaled[:, 2:])
     parts = Part("size", np.arange(2), None), Part("edges", np.array([2, 3, 4]), lasting)
     found = bench.same_features(counter_with(5, *parts), made(values))
-    np.testing.assert_allclose(found, np.hstack([scaled[:, :2], scaled[:, 2:] @ lasting]))
+    wanted = np.hstack([scaled[:, :2], scaled[:, 2:] @ lasting.of_features])
+    np.testing.assert_allclose(found, wanted)
 
 
 def test_a_peer_is_tuned_on_contiguous_folds_of_training_frames(rng):

@@ -321,6 +321,8 @@ def test_a_page_that_cannot_be_written_stops_before_the_work(camera, trained, tm
         ("scene.roi", np.zeros((96, 128), dtype=bool)),
         ("scene.person", np.zeros((96, 128))),
         ("setting.lag", -1),
+        ("values", np.zeros((3, 3))),
+        ("labels", np.array([[np.inf]])),
         ("parts", []),
         ("parts", [{"name": "edges", "columns": [10**6], "lasting": None}]),
     ],

@@ -269,6 +269,67 @@ def test_held_out_errors_equal_fits_without_the_fold(rng, bound):
         np.testing.assert_allclose(found[test], y[test] - model.predict(rows[test]), atol=1e-6)
 
 
+# --- frames that come later -------------------------------------------------------------
+
+
+def counter_of(described, truth, setting, monkeypatch):
+    """A counter of a given setting."""
+    monkeypatch.setattr(module, "choose", lambda search, **other: setting)
+    return fit_counter(described, every_third(truth), ("count",))
+
+
+def later(described, by):
+    """Other frames of the same kind: the same noise in another order."""
+    values = np.roll(described.values, 31, axis=0) * by
+    return replace(described, numbers=described.numbers + 500, values=values)
+
+
+@pytest.mark.parametrize("setting", [Setting(lag=1), Setting(lag=2, joint=(), chain=10.0)])
+def test_later_frames_are_learnt_from_and_the_counted_ones_fitted_again(
+    setting, rng, monkeypatch
+):
+    described, truth = made_up(rng)
+    fitted = counter_of(described, truth, setting, monkeypatch)
+    others = later(described, 1.1)
+    found = fitted.learning(others)
+    preparation = fitted.preparation.learning(others.values, others.numbers)
+    for part, before in zip(preparation.parts, fitted.preparation.parts, strict=True):
+        assert part.lasting.n_frames == 240 and before.lasting.n_frames == 120
+    rows = preparation(described.values)
+    used = np.arange(120) if setting.chain else np.arange(0, 120, 3)
+    arguments = rows[used], described.numbers[used], preparation.columns, 40
+    params = parameters(setting, *arguments)
+    y = every_third(truth)[used, 0]
+    model = HLRegressor(**params, threshold=fitted.model.threshold).fit(rows[used], y)
+    expected = np.maximum(model.predict(preparation(others.values)), 0.0)
+    np.testing.assert_allclose(found.count(others)["count"], expected, atol=1e-8)
+    assert not np.allclose(fitted.count(others)["count"], expected, atol=1e-4)
+    assert found.setting == setting and found.unit is fitted.unit
+    # Frames that cannot be read teach nothing.
+    values = others.values.copy()
+    values[7] = np.nan
+    table = fitted.learning(replace(others, values=values)).count(
+        replace(others, values=values)
+    )
+    assert np.isnan(table["count"]).sum() == 1
+
+
+def test_frames_that_are_known_already_are_counted_as_before(rng, monkeypatch):
+    described, truth = made_up(rng)
+    fitted = counter_of(described, truth, Setting(lag=1), monkeypatch)
+    again = fitted.learning(described).count(described)["count"]
+    np.testing.assert_allclose(again, fitted.count(described)["count"], atol=1e-6)
+
+
+def test_nothing_is_fitted_again_where_nothing_was_learnt(rng, monkeypatch):
+    described, truth = made_up(rng)
+    as_they_are = counter_of(described, truth, Setting(), monkeypatch)
+    assert as_they_are.learning(later(described, 1.1)) is as_they_are
+    fitted = counter_of(described, truth, Setting(lag=1), monkeypatch)
+    few = replace(described, numbers=described.numbers[:9], values=described.values[:9])
+    assert fitted.learning(few) is fitted
+
+
 # --- a camera nobody tuned for ----------------------------------------------------------
 
 

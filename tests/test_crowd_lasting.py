@@ -31,7 +31,7 @@ def test_what_lasts_is_the_ridge_regression_of_the_frames_around(rng):
     n, d, lag = 300, 12, 2
     X, _ = steady(rng, n, d)
     numbers = np.delete(np.arange(1, n + 21), [*range(40, 50), *range(200, 210)])
-    found = Components.of(X, numbers, most=d).lasting(lag)
+    found = Components.of(X, numbers, most=d).lasting(lag).of_features
     centred = X - X.mean(axis=0)
     C0 = np.mean([np.outer(x, x) for x in centred], axis=0)
     place = {number: k for k, number in enumerate(numbers)}
@@ -46,7 +46,7 @@ def test_what_lasts_is_the_ridge_regression_of_the_frames_around(rng):
 def test_what_lasts_are_the_movements_and_not_the_noise(rng):
     X, moves = steady(rng, 1500, 40, flicker=3.0)
     X = X / X.std(axis=0)
-    rows = X @ Components.of(X, np.arange(1500)).lasting(1)
+    rows = X @ Components.of(X, np.arange(1500)).lasting(1).of_features
 
     def explained(Z):
         labelled = np.arange(0, 1500, 50)
@@ -58,14 +58,14 @@ def test_what_lasts_are_the_movements_and_not_the_noise(rng):
     assert explained(rows) > explained(X) + 0.1
     # Features of pure noise are hardly left.
     noise = rng.normal(size=(1500, 40))
-    left = noise @ Components.of(noise, np.arange(1500)).lasting(1)
+    left = noise @ Components.of(noise, np.arange(1500)).lasting(1).of_features
     assert left.var(axis=0).sum() < 0.05 * noise.var(axis=0).sum()
 
 
 def test_few_components_keep_most_of_what_lasts(rng):
     X, _ = steady(rng, 400, 30, flicker=0.3)
-    whole = X @ Components.of(X, np.arange(400), most=30).lasting(1)
-    few = X @ Components.of(X, np.arange(400), most=4).lasting(1)
+    whole = X @ Components.of(X, np.arange(400), most=30).lasting(1).of_features
+    few = X @ Components.of(X, np.arange(400), most=4).lasting(1).of_features
     assert few.shape == (400, 4)
     assert few.var(axis=0).sum() > 0.98 * whole.var(axis=0).sum()
 
@@ -99,3 +99,29 @@ def test_too_few_pairs_and_frames_that_are_all_alike_teach_nothing(rng):
 def test_lags_end_somewhere(rng):
     X = np.outer(np.linspace(0.0, 1.0, 2000), rng.normal(size=6))
     assert max(lags(X, np.arange(2000))) <= lasting.FARTHEST
+
+
+def test_further_frames_teach_too(rng):
+    """Against the formula from both sequences, between which there are no pairs."""
+    X, _ = steady(rng, 200, 10)
+    Y, _ = steady(rng, 150, 10)
+    Y = Y - Y.mean(axis=0) + 0.5
+    before = Components.of(X, np.arange(200), most=10)
+    found = before.lasting(3).learning(Y, np.arange(50, 200))
+    X = X - X.mean(axis=0)
+    C0 = (X.T @ X + Y.T @ Y) / 350
+    Ck = (X[:-3].T @ X[3:] + Y[:-3].T @ Y[3:]) / (197 + 147)
+    expected = np.linalg.solve(C0 + lasting.FLICKER * np.eye(10), (Ck + Ck.T) / 2.0)
+    rows, wanted = Y @ found.of_features, Y @ expected
+    np.testing.assert_allclose(rows @ rows.T, wanted @ wanted.T, atol=1e-8)
+    assert (found.n_frames, found.n_pairs) == (350, 344)
+
+
+def test_the_same_frames_and_too_few_teach_nothing_new(rng):
+    X, _ = steady(rng, 200, 10)
+    X = X - X.mean(axis=0)
+    before = Components.of(X, np.arange(200)).lasting(1)
+    again = before.learning(X, np.arange(200))
+    np.testing.assert_allclose(again.of_features, before.of_features, atol=1e-10)
+    assert before.learning(X[:20], np.arange(20)) is before
+    assert before.learning(X, np.arange(200) * 2) is before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +287,8 @@ def count(
     check_same_camera(model, frames)
     backgrounds, described, _ = _describe(frames, model.scene, tell, model.empty)
     none = np.full(len(frames), np.nan)
+    tell(0.9, "learning what lasts of these frames")
+    model = replace(model, counter=model.counter.learning(described))
     columns, notes = model.counter.count(described), _notes(frames, described)
     counted = Counted(frames, columns, none, np.empty(0, dtype=int), notes)
     if not page:

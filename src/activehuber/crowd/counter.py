@@ -25,7 +25,7 @@ from activehuber._typing import Matrix, Vector
 from activehuber.criterion import Labels, fold_errors, projected_inverse
 from activehuber.crowd.counts import FEWEST
 from activehuber.crowd.features import MOTION, Described
-from activehuber.crowd.lasting import Components, lags
+from activehuber.crowd.lasting import Components, Lasting, lags
 from activehuber.fitting import reduced_gram
 from activehuber.intervals import half_width
 from activehuber.judging import (
@@ -112,7 +112,7 @@ class Scaling:
         return (values - self.centre) / self.scale
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """Features that one kernel sees.
 
@@ -121,21 +121,28 @@ class Part:
     name : str
     columns : ndarray of shape (k,), int
         Of all features.
-    lasting : ndarray of shape (k, m) or None
-        What they are mapped by; None leaves them as they are.
+    lasting : Lasting or None
+        What is made of them; None leaves them as they are.
     """
 
     name: str
     columns: np.ndarray
-    lasting: Matrix | None
+    lasting: Lasting | None
+
+    def learning(self, rows: Matrix, numbers: np.ndarray) -> Part:
+        """The same with what lasts learnt from further frames too, with features (n, k)."""
+        if self.lasting is None:
+            return self
+        lasting = self.lasting.learning(rows, numbers)
+        return self if lasting is self.lasting else replace(self, lasting=lasting)
 
     @property
     def width(self) -> int:
         """How many features there are in the end."""
-        return len(self.columns) if self.lasting is None else self.lasting.shape[1]
+        return len(self.columns) if self.lasting is None else len(self.lasting.frames)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Preparation:
     """From features as they were described to rows of the fit."""
 
@@ -148,10 +155,17 @@ class Preparation:
         found = [
             scaled[:, part.columns]
             if part.lasting is None
-            else scaled[:, part.columns] @ part.lasting
+            else scaled[:, part.columns] @ part.lasting.of_features
             for part in self.parts
         ]
         return found[0] if len(found) == 1 else np.hstack(found)
+
+    def learning(self, values: Matrix, numbers: np.ndarray) -> Preparation:
+        """The same with what lasts learnt from further frames too, with features (n, d)."""
+        scaled = self.scaling(values)
+        parts = [part.learning(scaled[:, part.columns], numbers) for part in self.parts]
+        same = all(new is old for new, old in zip(parts, self.parts, strict=True))
+        return self if same else replace(self, parts=tuple(parts))
 
     @property
     def columns(self) -> dict[str, slice]:
@@ -181,8 +195,12 @@ class Counter:
     coverage : float
     held_out : float
         Mean absolute error of believed counts on contiguous folds, of the whole count.
+    values : ndarray of shape (n_rows, d)
+        Features of the frames in the fit, counted or not.
+    labels : ndarray of shape (n_rows, q)
+        Their believed counts, NaN where none.
     numbers : ndarray of shape (n_rows,), int
-        Frames in the fit, counted or not.
+        Their numbers.
     n_counted : int
         How many of them are counted.
     doubted : ndarray, int
@@ -196,9 +214,30 @@ class Counter:
     unit: Vector
     coverage: float
     held_out: float
+    values: Matrix
+    labels: Matrix
     numbers: np.ndarray
     n_counted: int
     doubted: np.ndarray
+
+    def learning(self, described: Described) -> Counter:
+        """The same counter with what lasts learnt from frames to count too.
+
+        What was chosen stays as it is; the counted frames are fitted again.
+        """
+        usable = described.readable
+        preparation = self.preparation.learning(
+            described.values[usable], described.numbers[usable]
+        )
+        if preparation is self.preparation:
+            return self
+        rows = preparation(self.values)
+        params = parameters(
+            self.setting, rows, self.numbers, preparation.columns, self.n_counted
+        )
+        model = HLRegressor(**params, threshold=self.model.threshold)
+        model.fit(rows, self.labels if len(self.names) > 1 else self.labels[:, 0])
+        return replace(self, model=model, preparation=preparation)
 
     def count(self, described: Described) -> dict[str, Vector]:
         """Counts of all frames as columns: count, lower, upper, and the same of each target.
@@ -637,6 +676,8 @@ def fit_counter(
         unit=np.array([unit for unit, _ in intervals]),
         coverage=coverage,
         held_out=intervals[-1][1],
+        values=described.values[part],
+        labels=believed[part],
         numbers=described.numbers[part],
         n_counted=len(search.counted),
         doubted=_worst_first(first, described.numbers[part]),

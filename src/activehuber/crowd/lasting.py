@@ -14,7 +14,8 @@ well, the one that frames agree on is preferred.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
@@ -110,9 +111,73 @@ class Components:
         variances, directions = linalg.eigh(covariance, subset_by_index=(d - m, d - 1))
         return cls(directions, np.maximum(variances, 0.0), centred @ directions, numbers)
 
-    def lasting(self, lag: int) -> Matrix:
-        """The map from features to what lasts of them over `lag` frames, shape (d, m)."""
+    def lasting(self, lag: int) -> Lasting:
+        """What lasts of the frames over `lag` of them."""
+        frames, values = np.diag(self.variances) * len(self.values), self.values
         i, j = pairs(self.numbers, lag)
-        apart = self.values[i].T @ self.values[j] / len(i)
-        apart = (apart + apart.T) / 2.0
-        return self.directions @ (apart / (self.variances + FLICKER)[:, None])
+        apart = values[i].T @ values[j]
+        return Lasting(
+            self.directions, lag, frames, (apart + apart.T) / 2.0, len(values), len(i)
+        )
+
+
+@dataclass(frozen=True)
+class Lasting:
+    """What lasts of frames, and what it was learnt from.
+
+    Attributes
+    ----------
+    directions : ndarray of shape (d, m)
+        Components that are looked at.
+    lag : int
+    frames, apart : ndarray of shape (m, m)
+        Sums over frames, and over pairs of frames `lag` apart, of products of components.
+    n_frames, n_pairs : int
+    """
+
+    directions: Matrix
+    lag: int
+    frames: Matrix
+    apart: Matrix
+    n_frames: int
+    n_pairs: int
+
+    @cached_property
+    def of_components(self) -> Matrix:
+        """(C₀ + ε I)⁻¹ Cₖ between components, shape (m, m)."""
+        flicker = FLICKER * np.eye(len(self.frames))
+        return linalg.solve(
+            self.frames / self.n_frames + flicker, self.apart / self.n_pairs, assume_a="pos"
+        )
+
+    @cached_property
+    def of_features(self) -> Matrix:
+        """The same from features, shape (d, m)."""
+        return self.directions @ self.of_components
+
+    def learning(self, rows: Matrix, numbers: np.ndarray) -> Lasting:
+        """The same from further frames too, if these are enough.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, d)
+            Their features, scaled as those before.
+        numbers : ndarray of shape (n,), int
+            Increasing.
+
+        Returns
+        -------
+        Lasting
+        """
+        i, j = pairs(numbers, self.lag)
+        if len(i) < FEWEST_PAIRS:
+            return self
+        values = rows @ self.directions
+        apart = values[i].T @ values[j]
+        return replace(
+            self,
+            frames=self.frames + values.T @ values,
+            apart=self.apart + (apart + apart.T) / 2.0,
+            n_frames=self.n_frames + len(values),
+            n_pairs=self.n_pairs + len(i),
+        )

@@ -11,6 +11,7 @@ import numpy as np
 from activehuber.crowd.counter import Counter, Part, Preparation, Scaling, Setting
 from activehuber.crowd.features import Scene, working_shape
 from activehuber.crowd.frames import Frames, Image
+from activehuber.crowd.lasting import Lasting
 from activehuber.persistence import (
     CROWD_FORMAT,
     read_state,
@@ -63,10 +64,12 @@ def model_bytes(model: CrowdModel) -> bytes:
             },
             "centre": counter.preparation.scaling.centre,
             "scale": counter.preparation.scaling.scale,
-            "parts": [{**vars(part)} for part in counter.preparation.parts],
+            "parts": [asdict(part) for part in counter.preparation.parts],
             "unit": counter.unit,
             "coverage": counter.coverage,
             "held_out": counter.held_out,
+            "values": counter.values,
+            "labels": counter.labels,
             "numbers": counter.numbers,
             "n_counted": counter.n_counted,
             "doubted": counter.doubted,
@@ -117,6 +120,8 @@ def _model_of(state: dict[str, Any]) -> CrowdModel:
         unit=np.asarray(state["unit"], dtype=np.float64),
         coverage=float(state["coverage"]),
         held_out=float(state["held_out"]),
+        values=np.asarray(state["values"], dtype=np.float64),
+        labels=np.asarray(state["labels"], dtype=np.float64),
         numbers=np.asarray(state["numbers"], dtype=int),
         n_counted=int(state["n_counted"]),
         doubted=np.asarray(state["doubted"], dtype=int),
@@ -133,14 +138,34 @@ def _part_of(state: dict[str, Any]) -> Part:
     return Part(
         name=str(state["name"]),
         columns=np.asarray(state["columns"], dtype=int),
-        lasting=None if lasting is None else np.asarray(lasting, dtype=np.float64),
+        lasting=None if lasting is None else _lasting_of(lasting),
+    )
+
+
+def _lasting_of(state: dict[str, Any]) -> Lasting:
+    return Lasting(
+        directions=np.asarray(state["directions"], dtype=np.float64),
+        lag=int(state["lag"]),
+        frames=np.asarray(state["frames"], dtype=np.float64),
+        apart=np.asarray(state["apart"], dtype=np.float64),
+        n_frames=int(state["n_frames"]),
+        n_pairs=int(state["n_pairs"]),
     )
 
 
 def _part_fits(part: Part, width: int) -> bool:
-    """Whether a part takes columns that there are, and maps as many as it takes."""
-    known = np.all((part.columns >= 0) & (part.columns < width))
-    return bool(known) and (part.lasting is None or len(part.lasting) == len(part.columns))
+    """Whether a part takes columns that there are, and makes of them what it can."""
+    if not np.all((part.columns >= 0) & (part.columns < width)):
+        return False
+    lasting = part.lasting
+    if lasting is None:
+        return True
+    m = len(lasting.frames)
+    return (
+        lasting.directions.shape == (len(part.columns), m)
+        and lasting.frames.shape == lasting.apart.shape == (m, m)
+        and min(lasting.n_frames, lasting.n_pairs, lasting.lag) > 0
+    )
 
 
 def _check_parts(model: CrowdModel) -> None:
@@ -150,7 +175,6 @@ def _check_parts(model: CrowdModel) -> None:
     scaling, parts = counter.preparation.scaling, counter.preparation.parts
     shape = working_shape(scene.height, scene.width)
     targets, rows = counter.model.intercept_, np.asarray(counter.model.X_fit_)
-    maps = [part.lasting for part in parts if part.lasting is not None]
     fits = (
         scene.roi.shape == scene.person.shape == shape
         and model.empty.shape == (*shape, 3)
@@ -160,7 +184,9 @@ def _check_parts(model: CrowdModel) -> None:
         and sum(part.width for part in parts) == counter.model.n_features_in_
         and np.size(targets) == q
         and counter.unit.shape == (q + (q > 1),)
-        and len(counter.numbers) == len(rows)
+        and len(counter.numbers) == len(counter.values) == len(rows)
+        and counter.values.shape == (len(rows), width)
+        and counter.labels.shape == (len(rows), q)
     )
     if not fits:
         raise ValueError("its parts do not fit together")
@@ -168,7 +194,8 @@ def _check_parts(model: CrowdModel) -> None:
         [
             *(counter.unit, scaling.centre, scene.person.ravel(), np.ravel(targets)),
             *(counter.model.dual_coef_.ravel(), rows.ravel()),
-            *(lasting.ravel() for lasting in maps),
+            *(part.lasting.of_features.ravel() for part in parts if part.lasting is not None),
+            *(counter.values.ravel(), counter.labels[~np.isnan(counter.labels)]),
             [counter.coverage, counter.held_out],
         ]
     )
