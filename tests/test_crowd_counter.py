@@ -321,6 +321,19 @@ def test_frames_that_are_known_already_are_counted_as_before(rng, monkeypatch):
     np.testing.assert_allclose(again, fitted.count(described)["count"], atol=1e-6)
 
 
+def test_frames_that_are_too_many_for_the_fit_teach_what_lasts(rng, monkeypatch):
+    described, truth = made_up(rng, 300)
+    monkeypatch.setattr(module, "MOST_ROWS", 200)
+    counts = np.full((300, 1), np.nan)
+    counts[:90:3, 0] = truth[:90:3]
+    monkeypatch.setattr(module, "choose", lambda search, **other: Setting(lag=1))
+    fitted = fit_counter(described, counts, ("count",))
+    (part,) = fitted.preparation.parts
+    assert part.lasting.n_frames == 300 and len(fitted.numbers) == 30
+    rows = fitted.preparation(described.values)
+    np.testing.assert_allclose(fitted.model.X_fit_, rows[:90:3])
+
+
 def test_nothing_is_fitted_again_where_nothing_was_learnt(rng, monkeypatch):
     described, truth = made_up(rng)
     as_they_are = counter_of(described, truth, Setting(), monkeypatch)

@@ -656,19 +656,13 @@ def fit_counter(
         part = given  # of two targets one alone may be given: such frames count too
     rows, preparation = footage.rows(setting)
     report(f"fitting {len(part)} frames, {len(search.counted)} of them counted")
-    first = HLRegressor(**params)
-    first._tries_widths = False  # counts were judged at this width when it was chosen
-    _fit(first, rows[part], counts[part])
-    removed = first.removed_.reshape(len(part), -1)
+    first, bound = _judged(params, rows[part], counts[part])
     believed = counts.copy()
-    believed[part] = np.where(removed, np.nan, counts[part])
-    # A fit without noise has no scale; there is nothing to bind then.
-    bound = EFFICIENT * float(np.mean(first.scale_))
-    bound = bound if bound > 0.0 else np.inf
+    believed[part] = np.where(first.removed_.reshape(len(part), -1), np.nan, counts[part])
     columns = [*believed.T, believed.sum(axis=1)] if len(names) > 1 else [*believed.T]
     labels = believed[part] if len(names) > 1 else believed[part, 0]
     intervals = [_interval(Search(footage, c), setting, bound, coverage) for c in columns]
-    return Counter(
+    counter = Counter(
         model=HLRegressor(**params, threshold=bound).fit(rows[part], labels),
         setting=setting,
         preparation=preparation,
@@ -681,6 +675,13 @@ def fit_counter(
         numbers=described.numbers[part],
         n_counted=len(search.counted),
         doubted=_worst_first(first, described.numbers[part]),
+    )
+    if not uncounted:
+        return counter
+    # Frames that are too many for the fit teach what lasts too.
+    others = np.setdiff1d(np.flatnonzero(described.readable), footage.everyone)
+    return counter.learning(
+        replace(described, numbers=described.numbers[others], values=described.values[others])
     )
 
 
@@ -703,12 +704,15 @@ def _worst_first(model: HLRegressor, numbers: np.ndarray) -> np.ndarray:
     return numbers[removed][order]
 
 
-def _fit(model: HLRegressor, rows: Matrix, counts: Matrix) -> None:
-    """Fit; again with counts trusted that were dropped for a slip.
+def _judged(params: dict[str, Any], rows: Matrix, counts: Matrix) -> tuple[HLRegressor, float]:
+    """A fit that drops counts not to believe, and what binds the others in the last one.
 
-    Frames next to each other are near copies, so that with few people leave-one-out doubts
-    counts that are off by one or less. These are no mistakes, but how people count.
+    Counts that were dropped for a slip are trusted in another fit: frames next to each other
+    are near copies, so that with few people leave-one-out doubts counts that are off by one or
+    less. These are no mistakes, but how people count.
     """
+    model = HLRegressor(**params)
+    model._tries_widths = False  # counts were judged at this width when it was chosen
     labels = counts if counts.shape[1] > 1 else counts[:, 0]
     trusted = np.zeros(labels.shape, dtype=bool)
     for _ in range(MOST_REFITS):
@@ -717,6 +721,9 @@ def _fit(model: HLRegressor, rows: Matrix, counts: Matrix) -> None:
         if not np.any(slips):
             break
         trusted |= slips
+    # A fit without noise has no scale; there is nothing to bind then.
+    bound = EFFICIENT * float(np.mean(model.scale_))
+    return model, bound if bound > 0.0 else np.inf
 
 
 def held_out(search: Search, setting: Setting, bound: float) -> Vector:
