@@ -13,7 +13,7 @@ import numpy as np
 
 import activehuber
 from activehuber._typing import Matrix, Vector
-from activehuber.crowd.counter import features_in_words, fit_counter
+from activehuber.crowd.counter import Counter, features_in_words, fit_counter
 from activehuber.crowd.counts import Counts, counts_csv, read_counts
 from activehuber.crowd.features import (
     Backgrounds,
@@ -474,6 +474,13 @@ def _cautions(counted: Counted) -> tuple[str, ...]:
     )
 
 
+def _features(counter: Counter) -> str:
+    """What is made of the features, and how many frames taught it."""
+    words = features_in_words(counter.setting)
+    taught = {part.lasting.n_frames for part in counter.preparation.parts if part.lasting}
+    return f"{words}, learnt from {max(taught):,} frames" if taught else words
+
+
 def _settings(model: CrowdModel) -> tuple[tuple[str, str], ...]:
     counter, setting, scene = model.counter, model.counter.setting, model.scene
     gaps, residuals = counter.model.duality_gap_, counter.model.kkt_residual_
@@ -482,12 +489,16 @@ def _settings(model: CrowdModel) -> tuple[tuple[str, str], ...]:
         ("views", " + ".join(setting.joint) or "one kernel each: " + ", ".join(model.columns)),
         ("kernel", f"rbf, width {setting.width:g} of the mean squared distance"),
         ("alpha", f"{counter.model.alpha:.3g}"),
-        ("features", features_in_words(setting)),
+        ("features", _features(counter)),
         ("time chain, over alpha", f"{setting.chain:g}"),
         ("agreement of views, over alpha", f"{setting.agreement:g}"),
         ("weights of views", ", ".join(f"{c:.3g}" for c in setting.weights) or "equal"),
         ("frames in the fit", f"{len(counter.numbers)}, {counter.n_counted} of them counted"),
-        ("chosen on", "five contiguous folds and two halves of the counted frames"),
+        (
+            "chosen on",
+            "five contiguous folds and two halves of the counted frames, agreed on "
+            "for uncounted ones",
+        ),
         ("mean error on held-out folds", f"{counter.held_out:.3f} (believed counts)"),
         ("intervals", f"{100 * counter.coverage:.0f} %, from held-out folds"),
         ("foreground from", f"{scene.level:.1f} grey levels"),
