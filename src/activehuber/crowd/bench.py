@@ -237,11 +237,6 @@ def mall(run: Run) -> Filmed:
     return Filmed(frames, scene, described, known.counts, len(frames) / seconds)
 
 
-def some_frames(described: Described, part: Mask) -> Described:
-    """Some frames alone."""
-    return replace(described, numbers=described.numbers[part], values=described.values[part])
-
-
 # --- the task ---------------------------------------------------------------------------
 
 
@@ -379,7 +374,7 @@ def ours(described: Described, given: Vector, *, uncounted: bool) -> Answer:
     part = np.full(len(given), True) if uncounted else ~np.isnan(given)
     started = time.perf_counter()
     counter = fit_counter(
-        some_frames(described, part),
+        described.some(part),
         given[part, None],
         ("count",),
         uncounted=uncounted,

@@ -225,10 +225,8 @@ class Counter:
 
         What was chosen stays as it is; the counted frames are fitted again.
         """
-        usable = described.readable
-        preparation = self.preparation.learning(
-            described.values[usable], described.numbers[usable]
-        )
+        known = described.some(described.readable)
+        preparation = self.preparation.learning(known.values, known.numbers)
         if preparation is self.preparation:
             return self
         rows = preparation(self.values)
@@ -680,9 +678,7 @@ def fit_counter(
         return counter
     # Frames that are too many for the fit teach what lasts too.
     others = np.setdiff1d(np.flatnonzero(described.readable), footage.everyone)
-    return counter.learning(
-        replace(described, numbers=described.numbers[others], values=described.values[others])
-    )
+    return counter.learning(described.some(others))
 
 
 def _interval(

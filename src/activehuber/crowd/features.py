@@ -671,6 +671,10 @@ class Described:
         """Frames that have features, shape (n,)."""
         return np.isfinite(self.values[:, 0])
 
+    def some(self, part: Mask | np.ndarray) -> Described:
+        """Some frames alone, by a mask or by their places in increasing order."""
+        return replace(self, numbers=self.numbers[part], values=self.values[part])
+
 
 def describe_frames(
     frames: Frames, scene: Scene, backgrounds: Backgrounds, report: Report
