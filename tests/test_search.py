@@ -194,7 +194,7 @@ def test_loo_parameters_are_the_same_machinery(table):
 
 
 BAD = [
-    ({"kernels": "rbf"}, ValueError, "kernels"),
+    ({"kernels": "rbf"}, TypeError, "kernels"),
     ({"kernels": []}, ValueError, "kernels"),
     ({"kernels": ["wide"]}, ValueError, "kernel"),
     ({"gammas": []}, ValueError, "gammas"),

@@ -19,7 +19,7 @@ from activehuber import huber, landmark_choice
 from activehuber._typing import Matrix, Vector
 from activehuber.basis import Basis, Columns, Landmarks, drawn, landmarks, waves
 from activehuber.block_gram import BlockFactor, BlockGram, FeatureMap, gram_sums, moments
-from activehuber.kernels import Kernel, check_widths, gamma_of_variance
+from activehuber.kernels import LARGEST_FEATURE, Kernel, check_widths, gamma_of_variance
 from activehuber.linalg import cholesky_in_place, solve_cholesky, solve_lower
 from activehuber.newton import Solution
 from activehuber.problem import EPSILON, Certificate, Problem, relative_gap, scale_of
@@ -173,7 +173,8 @@ def _moment_sums(X: Matrix, point: Vector, share: Vector) -> tuple[None, Sums]:
     with np.errstate(invalid="ignore", over="ignore"):  # said below, in so many words
         moved = X - point
         sums = share @ moved, share @ moved**2
-    bad = np.array([np.count_nonzero(np.isnan(X)), np.count_nonzero(np.isinf(X))])
+    beyond = np.count_nonzero(np.abs(X) > LARGEST_FEATURE)
+    bad = np.array([np.count_nonzero(np.isnan(X)), beyond])
     return None, (*sums, bad)
 
 

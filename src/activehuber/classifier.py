@@ -468,6 +468,8 @@ def _read_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     # Series know integers with gaps; as arrays these would turn into floats.
     y = np.array(y.to_list(), dtype=object) if hasattr(y, "to_list") else y
     y = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
+    if y.ndim == 0:
+        raise TypeError(f"y must hold one class for each row, got {y!r}")
     y = column_or_1d(y, warn=True)
     given = ~is_missing(y)
     labels = _unboxed(y[given])

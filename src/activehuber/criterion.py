@@ -43,6 +43,8 @@ from activehuber.linalg import (
 # Where widths and the ridge may be moved.
 WIDTH_RANGE = (1e-4, 1e3)
 RIDGE_RANGE = (1e-5, 30.0)
+# Decimals of log widths and log ridges at the end of a move: a tenth of a per cent of them.
+DECIMALS = 3
 # A Gaussian prior on log widths around their mean, in units of one label's log-likelihood:
 # many widths overfit few labels otherwise.
 WIDTH_PRIOR = 1.0
@@ -236,6 +238,10 @@ def improve(
         bounds=bounds,
         options={"maxiter": steps, "ftol": 1e-5},
     )
-    if not np.all(np.isfinite(found.x)) or found.fun >= objective(start)[0]:
+    if not np.all(np.isfinite(found.x)):
         return point
-    return Point(point.family, found.x[:-1], float(found.x[-1]))
+    # The last digits are those of rounding, which follows threads and processors: they go.
+    end = np.clip(np.round(found.x, DECIMALS), *np.transpose(bounds))
+    if objective(end)[0] >= objective(start)[0]:
+        return point
+    return Point(point.family, end[:-1], float(end[-1]))

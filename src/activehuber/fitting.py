@@ -39,7 +39,7 @@ from activehuber.reduction import (
     needs_gram_matrix,
 )
 from activehuber.rows import Rows
-from activehuber.validation import check_memory
+from activehuber.validation import check_memory, is_number
 from activehuber.weights import learn_weights
 
 # Learnt view weights further from their optimum than this raise a warning.
@@ -49,6 +49,9 @@ MANY_REMOVED = 0.3
 FEW_LEFT = 10
 # View weights of an approximated fit are learnt on so many labels at most, evenly spaced.
 WEIGHT_LABELS = 20_000
+
+# No threshold is smaller in units of the labels.
+TINY = float(np.finfo(np.float64).tiny)
 
 Result = TypeVar("Result")
 Complaint = tuple[type[Warning], str]
@@ -125,6 +128,23 @@ class Settings:
     weighs_labels: bool = False
     tries_widths: bool = True
 
+    def in_units(self, unit: float) -> Settings:
+        """The same for labels that are measured in units of `unit`."""
+        threshold = self.threshold
+        if callable(threshold):
+            threshold = _rule_in_units(threshold, unit)
+        elif not isinstance(threshold, str):
+            threshold = max(float(threshold) / unit, TINY)
+        return replace(self, threshold=threshold, threshold_step=self.threshold_step / unit)
+
+    def knows_rows_by_value(self, *, with_graph: bool) -> bool:
+        """Whether rows may be taken in any order: nothing else refers to them by number."""
+        by_number = with_graph and any(
+            graphs.is_matrix(view.graph) or callable(view.graph) for view in self.views
+        )
+        # A user's rule may know the labels by their places.
+        return self.approximation is None and not by_number and not callable(self.threshold)
+
     @property
     def holds_matrices(self) -> bool:
         """Whether kernel or graph is a matrix that is not kept: labels are weighed in fit."""
@@ -174,6 +194,22 @@ class Data:
         """S, over the labels of the first target."""
         return float(self.weights[self.labelled[:, 0]].sum())
 
+    def order(self, *, precomputed: bool = False) -> np.ndarray:
+        """The rows by features, label and weight: whatever order they were given in.
+
+        Rows that are alike in all of these are copies of each other. Features are compared by
+        one combination of them, computed row by row; those of a Gram matrix after sorting.
+        """
+        X = np.sort(self.X, axis=1) if precomputed else self.X
+        with np.errstate(over="ignore", invalid="ignore"):
+            features = np.sum(X * np.cos(np.arange(1.0, X.shape[1] + 1.0)), axis=1)
+        return np.lexsort((*self.trusted.T, self.weights, *self.y.T[::-1], features))
+
+    def take(self, rows: np.ndarray, *, precomputed: bool = False) -> Data:
+        """Some rows, in memory."""
+        X = self.X[np.ix_(rows, rows)] if precomputed else self.X[rows]
+        return Data(X, self.y[rows], self.weights[rows], self.trusted[rows])
+
     def some_labels(self, most: int, seed: int) -> Data:
         """Some rows with a label of the first target, in memory."""
         rows = np.flatnonzero(self.labelled[:, 0])
@@ -189,6 +225,19 @@ class Evidence:
     loo_residuals: Vector
     loo_inflation: Vector
     label_quality: Vector
+
+    def times(self, unit: float) -> Evidence:
+        """The same with labels measured in units of 1/`unit`."""
+        return replace(self, scale=unit * self.scale, loo_residuals=unit * self.loo_residuals)
+
+    def take(self, rows: np.ndarray) -> Evidence:
+        """The same for rows in another order."""
+        return replace(
+            self,
+            loo_residuals=self.loo_residuals[rows],
+            loo_inflation=self.loo_inflation[rows],
+            label_quality=self.label_quality[rows],
+        )
 
 
 @dataclass(frozen=True)
@@ -228,15 +277,37 @@ class Fitted:
     quality: Vector | None = None
     basis: Basis | None = None
 
+    def take(self, rows: np.ndarray) -> Fitted:
+        """The same for rows in another order; of exact fits only."""
+        return replace(
+            self,
+            coefficients=self.coefficients[rows],
+            removed=self.removed[rows],
+            residuals=self.residuals[rows],
+            quality=None if self.quality is None else self.quality[rows],
+            evidence=None if self.evidence is None else self.evidence.take(rows),
+        )
+
 
 def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
-    """Fit and certify each target; weigh its labels where that cannot wait."""
-    task = _Task(settings, data)
+    """Fit and certify each target; weigh its labels where that cannot wait.
+
+    Rows are put in an order of their own where that is possible: rounding, which follows the
+    order of sums, then says the same of the same rows however they are shuffled.
+    """
+    order = None
+    # A Gram matrix is not copied for that: it may be as large as memory allows.
+    if settings.knows_rows_by_value(with_graph=settings.manifold > 0.0):
+        order = None if settings.precomputed else data.order()
+    task = _Task(settings, data if order is None else data.take(order))
     results = [_fit_certified(task, index) for index in range(data.y.shape[1])]
     for _, complaints in results:
         for category, message in complaints:
             warnings.warn(message, category, stacklevel=3)
-    return [fitted for fitted, _ in results]
+    if order is None:
+        return [fitted for fitted, _ in results]
+    places = np.argsort(order)
+    return [fitted.take(places) for fitted, _ in results]
 
 
 def _fit_certified(task: _Task, index: int) -> tuple[Fitted, list[Complaint]]:
@@ -251,7 +322,7 @@ def _fit_certified(task: _Task, index: int) -> tuple[Fitted, list[Complaint]]:
 
 def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
     """One target, and the warnings it deserves."""
-    settings, task = target.settings, target.task
+    settings, task, unit = target.settings, target.task, target.unit
     trace = target.with_fallback(target.solve)
     fit = (recover if task.basis is None else approximate.recover)(
         target.reduction,
@@ -262,7 +333,7 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
         least_squares=trace.least_squares,
         minimiser=trace.minimiser,
     )
-    complaints = _complaints(settings, trace, fit, target.view_weights_residual)
+    complaints = _complaints(task.settings, trace, fit, target)
     quality = sigma = evidence = None
     if trace.judged is not None:
         quality, sigma = target.quality(trace.judged, trace.problem), trace.judged.sigma
@@ -278,19 +349,21 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
         coefficients = np.zeros((len(task.data.y), len(settings.views)))
         coefficients[task.rows] = fit.coefficients
     fitted = Fitted(
-        coefficients=coefficients,
-        intercept=fit.intercept + target.centre,
+        coefficients=unit * coefficients,
+        intercept=unit * (fit.intercept + target.centre),
         view_weights=target.reduction.weights,
         view_weights_residual=target.view_weights_residual,
-        threshold=fit.threshold,
-        thresholds=np.array([*trace.history[:-1], fit.threshold]),
+        threshold=unit * fit.threshold,
+        thresholds=unit * np.array([*trace.history[:-1], fit.threshold]),
         removed=target.on_all_rows(~trace.problem.active, fill=False),
-        residuals=target.on_all_rows(fit.residuals),
-        certificate=fit.certificate,
+        residuals=unit * target.on_all_rows(fit.residuals),
+        certificate=replace(
+            fit.certificate, objective=unit * (unit * fit.certificate.objective)
+        ),
         n_iter=trace.n_iter,
         n_labelled=int(np.count_nonzero(trace.problem.active)),
-        sigma=sigma,
-        evidence=evidence,
+        sigma=None if sigma is None else unit * sigma,
+        evidence=None if evidence is None else evidence.times(unit),
         quality=None if quality is None else target.on_all_rows(quality),
         basis=task.basis,
     )
@@ -321,28 +394,41 @@ def refit_labels(
         problem, solution = _problem_again(target, fitted)
         drops = settings.threshold == "adaptive" and settings.removal is not None
         level = np.inf if drops or settings.threshold == np.inf else fitted.threshold
-        return np.array([refit_without(problem, solution, i, level) for i in places])
+        level = level / target.unit
+        return target.unit * np.array(
+            [refit_without(problem, solution, i, level) for i in places]
+        )
 
     return target.with_fallback(refit)
 
 
 def _weigh_again(target: _Target, fitted: Fitted) -> Evidence:
     problem, solution = _problem_again(target, fitted)
-    residuals = fitted.residuals[target.labels]
-    quality = None if fitted.quality is None else fitted.quality[target.labels]
-    return target.weigh(problem, solution, residuals, fitted.threshold, fitted.sigma, quality)
+    unit = target.unit
+    found = target.weigh(
+        problem,
+        solution,
+        fitted.residuals[target.labels] / unit,
+        fitted.threshold / unit,
+        None if fitted.sigma is None else fitted.sigma / unit,
+        None if fitted.quality is None else fitted.quality[target.labels],
+    )
+    return found.times(unit)
 
 
 def _problem_again(target: _Target, fitted: Fitted) -> tuple[Problem, Solution]:
     """The problem of an earlier fit, and its solution from the coefficients' residuals."""
     problem = target.problem.using(~fitted.removed[target.labels])
-    residuals = fitted.residuals[target.labels]
+    residuals, threshold = (
+        fitted.residuals[target.labels] / target.unit,
+        fitted.threshold / target.unit,
+    )
     # A least-squares fit ends with ξ = max |r|: that label is free, rounding or not.
-    free = problem.active & (np.abs(residuals) <= fitted.threshold * (1.0 + 1e-12))
+    free = problem.active & (np.abs(residuals) <= threshold * (1.0 + 1e-12))
     source = problem.gram.direct_source(problem.mu)
     factor = source.factor(free) if np.any(free) else None
-    v = np.where(problem.active, np.clip(residuals, -fitted.threshold, fitted.threshold), 0.0)
-    intercept = fitted.intercept - target.centre
+    v = np.where(problem.active, np.clip(residuals, -threshold, threshold), 0.0)
+    intercept = fitted.intercept / target.unit - target.centre
     solution = Solution(
         v=v / problem.mu,
         fitted=problem.y - intercept - residuals,
@@ -434,11 +520,11 @@ def path_of_labels(
             target.centre,
             task.rows,
             len(data.y),
-            min_threshold=min_threshold,
+            min_threshold=None if min_threshold is None else min_threshold / target.unit,
             max_events=max_events,
         )
 
-    path = target.with_fallback(follow)
+    path = target.with_fallback(follow).times(target.unit)
     single = settings.views[0].columns is None
     return replace(path, dual_coef=path.dual_coef[:, :, 0]) if single else path
 
@@ -610,8 +696,12 @@ class _Target:
     ----------
     labels : ndarray of shape (l,), int
         Its labelled rows among all rows.
+    unit : float
+        What its labels are measured in here, a power of two: no digit is lost on the way.
     centre : float
-        What was taken off its labels.
+        What was taken off its labels, in that unit.
+    settings : Settings
+        For labels in that unit.
     reduction : Reduction
     problem : Problem
         With all labels in use.
@@ -619,7 +709,7 @@ class _Target:
     """
 
     def __init__(self, task: _Task, index: int, view_weights: Vector | None = None) -> None:
-        self.task, self.settings = task, task.settings
+        self.task = task
         data, fit_intercept = task.data, task.settings.fit_intercept
         labelled = data.labelled[:, index]
         self.position = np.flatnonzero(labelled[task.rows])
@@ -627,8 +717,11 @@ class _Target:
         self.trusted = data.trusted[self.labels, index]
         y, weights = data.y[self.labels, index], data.weights[self.labels]
         # Centring keeps digits when labels sit far from zero; without an intercept the
-        # origin has a meaning and stays.
-        self.centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
+        # origin has a meaning and stays. In their own unit no square of a label overflows.
+        centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
+        self.unit = _power_of_two_below(float(np.max(np.abs(y - centre))))
+        self.centre, y = centre / self.unit, (y - centre) / self.unit
+        self.settings = task.settings.in_units(self.unit)
         given = self.settings.view_weights if view_weights is None else view_weights
         m = len(self.settings.views)
         self.reduction = task.reduce(
@@ -637,7 +730,7 @@ class _Target:
         self.view_weights_residual = 0.0
         self.problem = Problem(
             gram=self.reduction.gram,
-            y=y - self.centre,
+            y=y,
             weights=weights,
             alpha=self.settings.alpha,
             fit_intercept=fit_intercept,
@@ -798,12 +891,27 @@ class _Target:
     def report(self, threshold: float, n_labels: int) -> None:
         """One line a refinement when verbose."""
         if self.settings.verbose:
-            elapsed = time.perf_counter() - self.task.started
+            elapsed, level = time.perf_counter() - self.task.started, self.unit * threshold
             print(
                 f"[activehuber] rows {len(self.task.data.y)}  labels in use {n_labels}  "
-                f"removed {len(self.labels) - n_labels}  threshold {threshold:.6g}  "
+                f"removed {len(self.labels) - n_labels}  threshold {level:.6g}  "
                 f"{elapsed:.2f} s"
             )
+
+
+def _power_of_two_below(size: float) -> float:
+    """The largest power of two that is not above a size; 1 for nothing."""
+    return float(np.ldexp(0.5, np.frexp(size)[1])) if size > 0.0 else 1.0
+
+
+def _rule_in_units(rule: refinement.Rule, unit: float) -> refinement.Rule:
+    """A user's rule for ξ, for residuals that are measured in units of `unit`."""
+
+    def scaled(residuals: Vector, weights: Vector) -> Any:
+        value = rule(unit * residuals, weights)
+        return value / unit if is_number(value) and value > 0.0 else value
+
+    return scaled
 
 
 def _has_roots(matrix: Matrix) -> bool:
@@ -840,13 +948,13 @@ def _beyond_precision(reduction: Reduction, settings: Settings) -> ValueError:
     )
 
 
-def _doubts(settings: Settings, trace: refinement.Trace) -> list[Complaint]:
+def _doubts(settings: Settings, trace: refinement.Trace, unit: float) -> list[Complaint]:
     """Warnings if a rule did not settle, or if more labels went than can be right."""
     doubts: list[Complaint] = []
     if not trace.settled:
         message = (
             f"the rule threshold={settings.threshold!r} did not settle; the fit is exact at "
-            f"{trace.threshold:.3g}, where it stopped"
+            f"{unit * trace.threshold:.3g}, where it stopped"
         )
         doubts.append((ConvergenceWarning, message))
     active, weights = trace.problem.active, trace.problem.weights
@@ -865,24 +973,25 @@ def _doubts(settings: Settings, trace: refinement.Trace) -> list[Complaint]:
 
 
 def _complaints(
-    settings: Settings, trace: refinement.Trace, fit: Fit, weights_residual: float
+    settings: Settings, trace: refinement.Trace, fit: Fit, target: _Target
 ) -> list[Complaint]:
     """Warnings if the certificate is not good enough or nothing could be refined."""
     complaints: list[Complaint] = []
+    weights_residual = target.view_weights_residual
     if weights_residual > WEIGHTS_TOLERANCE:
         message = (
             f"the learnt view weights are not optimal (residual {weights_residual:.1e}); "
             "use a larger alpha, or give view_weights"
         )
         complaints.append((ConvergenceWarning, message))
-    complaints += _doubts(settings, trace)
-    proof, xi = fit.certificate, fit.threshold
+    complaints += _doubts(settings, trace, target.unit)
+    proof, xi = fit.certificate, target.unit * fit.threshold
     if (
         settings.threshold == "refine"
         and settings.n_refinements > 0
         and len(trace.history) == 1
     ):
-        if trace.threshold <= settings.threshold_step:
+        if target.unit * trace.threshold <= settings.threshold_step:
             message = (
                 f"no refinement was possible: threshold_step={settings.threshold_step:g} is "
                 f"not below the largest residual {xi:.3g}; choose a smaller threshold_step "

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from activehuber.rows import ArrayRows, Rows, parquet_rows
+from activehuber.validation import checked_features
 
 
 def is_streamed(X: Any) -> bool:
@@ -65,7 +65,7 @@ def checked_rows(X: Any, y: Any, owner: Any) -> tuple[Any, Any]:
     if owner.approximation is not None and is_streamed(X):
         return first_rows(X, y, owner)
     refuse_streams(X)
-    validate_data(owner, X, dtype=np.float64)
+    checked_features(owner, X)
     return X, y
 
 

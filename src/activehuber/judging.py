@@ -37,6 +37,10 @@ class Mode:
     removal: float | None
     threshold: float = np.inf
 
+    def times(self, unit: float) -> Mode:
+        """The same with labels measured in units of 1/`unit`."""
+        return Mode(self.removal, unit * self.threshold)
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -15,6 +15,12 @@ from activehuber._typing import Matrix, Vector
 from activehuber.linalg import inner_products, multiply
 
 KERNEL_NAMES = ("linear", "poly", "rbf", "laplacian", "matern", "cosine", "precomputed")
+# Features are multiplied with each other in kernels and distances.
+LARGEST_FEATURE = 1e150
+# Numbers beyond it, or below its reciprocal, overflow sooner or later.
+EXTREME = 1e100
+# e^−a is zero from here on.
+NOTHING_LEFT = 800.0
 # Kernels of x − z alone: one on the diagonal, positive everywhere.
 STATIONARY_KERNELS = ("rbf", "laplacian", "matern")
 
@@ -257,6 +263,7 @@ def _matern_blocks(
 
     def evaluate(rows: slice, target: Matrix) -> Matrix:
         cdist(left[rows], right, "euclidean", out=target)
+        np.minimum(target, NOTHING_LEFT, out=target)  # a² e^−a is no number for a = inf
         # (1 + a + a²/3) e^−a, in the order that needs one more array alone.
         decay = np.exp(-target)
         target *= 1.0 + target / 3.0
@@ -282,6 +289,12 @@ def resolve_gamma(gamma: Any, X: Matrix, weights: Vector) -> float | Vector:
     return gamma_of_variance(gamma, X.shape[1], 0.0, 0.0)
 
 
+def _free_of_rounding(width: float) -> float:
+    """A width to 40 binary digits: the order of rows, in which sums are rounded, has no say."""
+    mantissa, exponent = np.frexp(width)
+    return float(np.ldexp(np.rint(np.ldexp(mantissa, 40)), int(exponent) - 40))
+
+
 def check_widths(gamma: Any, n_features: int) -> Vector:
     """γ as an array of one width a feature."""
     widths = np.array(gamma, dtype=np.float64)
@@ -301,5 +314,6 @@ def gamma_of_variance(
     if gamma == "scale":
         # The variance of equal numbers is rounding, not zero.
         rounding = (4.0 * np.finfo(np.float64).eps * largest) ** 2
-        return 1.0 / (n_features * variance) if variance > rounding else 1.0
+        usable = variance > max(rounding, 1.0 / EXTREME)
+        return _free_of_rounding(1.0 / (n_features * variance)) if usable else 1.0
     return float(gamma)

@@ -24,6 +24,9 @@ LIKELY_BOUND = 0.7
 COARSE_STEPS = 4
 # Steps before a run of falling thresholds takes over (see `_continuation`).
 PATIENCE = 40
+# Thresholds that it tries at most: from the largest to the smallest double a tenth at a time,
+# and twice as many in smaller strides.
+MOST_LEVELS = 2000
 # Factor between its thresholds beyond which they are not brought nearer to each other.
 SHORTEST_STRIDE = 0.5
 
@@ -292,7 +295,9 @@ def _continuation(
     residuals = problem.residuals(solution)
     level = float(np.max(np.abs(residuals[problem.active])))
     stride = 0.1
-    while level > threshold:
+    for _ in range(MOST_LEVELS):
+        if not level > threshold:
+            break
         lower = max(stride * level, threshold)
         point = _starting_point(problem, lower, source, solution)
         attempt = _iterate(problem, lower, source, point, max_iter)

@@ -19,7 +19,7 @@ of either sign. Its ends are lines too, and the path has a breakpoint where the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -65,6 +65,8 @@ FIRST_HOP, LONGEST_HOP = 1e-9, 1e-3
 # A segment does not go further down than to this share of ξ: rounding at its upper end is
 # a share of ξ there, and interpolation carries it down.
 LONGEST_SEGMENT = 0.1
+# Steps of a walk, a label, at most; a few are usual, many more mean that rounding leads it.
+MOST_STEPS = 1000
 # Breakpoints expanded at once.
 BLOCK = 256
 # Bytes of the arrays of a path at most.
@@ -100,7 +102,7 @@ class ThresholdPath:
     n_events : int
         How many times a label became bound or free.
     complete : bool
-        False if the path stopped at `max_events`.
+        False if the path stopped at `max_events`, or had no end.
 
     Examples
     --------
@@ -130,6 +132,17 @@ class ThresholdPath:
     def residuals(self) -> Matrix:
         """y − fitted, shape (K, n); NaN where no label is in use."""
         return self.y - self.fitted
+
+    def times(self, unit: float) -> ThresholdPath:
+        """The same with labels measured in units of 1/`unit`."""
+        return replace(
+            self,
+            thresholds=unit * self.thresholds,
+            dual_coef=unit * self.dual_coef,
+            intercept=unit * self.intercept,
+            fitted=unit * self.fitted,
+            y=unit * self.y,
+        )
 
     def at(self, threshold: float) -> tuple[Matrix, float]:
         """The minimiser at any threshold from the last breakpoint on.
@@ -680,7 +693,9 @@ def follow(
     if nothing or end >= walk.threshold:
         record.add(walk)
         return record.trail(problem, complete=True)
-    while walk.threshold > end:
+    for _ in range(MOST_STEPS * (len(problem.y) + 1)):
+        if not walk.threshold > end:
+            break
         # 1. where to from here?
         direction, event = walk.look()
 

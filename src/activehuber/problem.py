@@ -73,7 +73,7 @@ class Problem:
     @property
     def mu(self) -> Vector:
         """μ = 2Sλ/s, shape (l,)."""
-        return 2.0 * self.total_weight * self.alpha / self.weights
+        return 2.0 * self.alpha * (self.total_weight / self.weights)
 
     def using(self, active: Mask) -> Problem:
         """The same problem with other labels in use."""
@@ -217,7 +217,9 @@ def scale_of(labels: Vector, threshold: float, fit_intercept: bool) -> float:
 
 
 def relative_gap(gap: float, objective: float) -> float:
-    """gap / J; of J = 0 a gap is none or all."""
+    """gap / J; of J = 0 a gap is none or all, and nothing vouches for a J that overflowed."""
+    if not np.isfinite(objective):
+        return np.inf
     return gap / objective if objective > 0.0 else (0.0 if gap <= 0.0 else np.inf)
 
 

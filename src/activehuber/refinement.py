@@ -47,6 +47,10 @@ class Judged:
     errors: Vector
     cuts: Vector
 
+    def times(self, unit: float) -> Judged:
+        """The same with labels measured in units of 1/`unit`."""
+        return Judged(self.kept, unit * self.sigma, unit * self.errors, unit * self.cuts)
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -264,7 +268,7 @@ def _drop_until_free(
 ) -> tuple[Problem, Solution, float, Source, int] | None:
     """One refinement: None if it would drop every label."""
     steps = 0
-    while True:
+    for _ in range(len(problem.y) + 1):  # every round drops a label
         solution = solve(problem, threshold, source=source, start=solution, max_iter=max_iter)
         steps += solution.n_iter
         residuals = np.abs(problem.residuals(solution))
@@ -277,6 +281,7 @@ def _drop_until_free(
             return None
         problem = problem.using(problem.active & ~flagged)
         source = _source_after_dropping(problem, source)
+    raise AssertionError("more labels were dropped than there are")
 
 
 def _source_after_dropping(problem: Problem, source: Source) -> Source:
@@ -332,6 +337,8 @@ def paper(
 NOISE_FLOOR = 1e-3
 # Factor between the thresholds tried on the way down.
 PATH_RATIO = 0.6
+# Thresholds at most: 0.6^200 is 1e-44, more than labels may lie apart.
+PATH_STEPS = 200
 # Share of the labels that each of them binds in addition, at least.
 PATH_SHARE = 0.08
 # In a quick search a point of the path may have this share of the labels on the wrong side.
@@ -345,6 +352,8 @@ N_STARTS = 4
 # Labels that must go, as a share, for a search at another width to be believed.
 FOUND_SHARE = 0.01
 MOST_ROUNDS = 30
+# Binary digits behind the point of labels as they are judged, in units of their scale.
+LABEL_DIGITS = 32
 # Of more labels than this some are searched first; the rest then start from their answer.
 SEARCH_LABELS = 20_000
 # A search of all of them ends when fewer than this share changes, that of some when fewer
@@ -373,13 +382,15 @@ def adaptive(
     the fit is a Huber fit at 1.345 σ̂. With `wider` labels are judged at the width that they
     speak for (`widths`); the fit has its own in any case.
     """
-    if ground(problem).spread == 0.0:
+    spread = ground(problem).spread
+    if spread == 0.0:
         solution = solve(problem, np.inf)
         threshold = largest_residual(problem, solution)
         report(threshold, int(problem.active.sum()))
         return Trace(problem, solution, threshold, [threshold], 1, least_squares=True)
-    search = _searched(problem, DEFAULT_REMOVAL if removal is None else removal, trusted, wider)
-    judged, at_least = search.judged, 0.0
+    rounded = replace(problem, y=rounded_labels(problem.y, spread))
+    search = _searched(rounded, DEFAULT_REMOVAL if removal is None else removal, trusted, wider)
+    judged, at_least = search.judged.times(spread), 0.0
     if removal is None:
         threshold = thresholds.EFFICIENT * judged.sigma
         solution = solve(problem, threshold, max_iter=max_iter)
@@ -393,12 +404,21 @@ def adaptive(
         problem,
         solution,
         threshold,
-        [*search.history, threshold],
+        [*(spread * level for level in search.history), threshold],
         search.steps + solution.n_iter,
         judged,
         least_squares=removal is not None,
         at_least=at_least,
     )
+
+
+def rounded_labels(y: Vector, scale: float) -> Vector:
+    """Labels in units of a scale, to LABEL_DIGITS binary digits.
+
+    y and 1000 y differ there by rounding alone, which must not decide what is said of them.
+    """
+    step = 2.0**-LABEL_DIGITS
+    return step * np.rint(y / scale / step) + 0.0  # there is no −0
 
 
 def _searched(problem: Problem, removal: float, trusted: Mask, wider: Wider | None) -> _Search:
@@ -562,10 +582,10 @@ class _Search:
         threshold = largest_residual(self.problem, solution)
         candidates = [self._candidate(solution, np.inf)]
         total = float(self.weights.sum())
-        while True:
+        for _ in range(PATH_STEPS):
             threshold = self._next_threshold(solution, threshold)
-            if threshold < self.floor:
-                return candidates
+            if not threshold >= self.floor:
+                break
             solution = solve(
                 self.problem,
                 threshold,
@@ -577,12 +597,13 @@ class _Search:
             self.steps += solution.n_iter
             free = float(self.weights[solution.free].sum())
             if free < FEWEST_FREE * total or units(self.weights, solution.free) < 2.0:
-                return candidates
+                break
             self.history.append(threshold)
             best = min(candidate.score for candidate in candidates)
             candidates.append(self._candidate(solution, threshold, candidates[0].loo))
             if free < 0.85 * total and candidates[-1].score > WORTH_GOING_ON * best:
-                return candidates
+                break
+        return candidates
 
     def _from_some(self) -> _Candidate:
         """A start for all labels from the search over evenly spaced ones.

@@ -47,7 +47,7 @@ from activehuber.intervals import half_width
 from activehuber.kernels import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.refinement import DEFAULT_REMOVAL
 from activehuber.rows import ArrayRows, LostRows, Rows, automatic_block_size, threads_for
-from activehuber.tuning import choose, default_plan, settings_at
+from activehuber.tuning import check_enough_labels, choose, default_plan, settings_at
 from activehuber.views import (
     View,
     check_view_weights,
@@ -597,7 +597,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         if self._settings.approximation is None:
             refuse_streams(X)
         if self._settings.approximation is None or not is_streamed(X):
-            X = validate_data(owner, X, dtype=np.float64, order="C", reset=False)
+            X = check.checked_features(owner, X, order="C", reset=False)
         if self._settings.approximation is None:
             return X
         rows = new_rows(X, owner)
@@ -794,15 +794,19 @@ class HLRegressor(RegressorMixin, ViewParameters):
             raise ValueError("agreement > 0 needs at least two views; pass views=[...]")
         if self.removal is not None:
             check.check_number("removal", self.removal, above=0.0, remedy="None drops none")
+        check.check_flag("fit_intercept", self.fit_intercept)
         check.check_integer("n_refinements", self.n_refinements, at_least=0)
-        check.check_number("threshold_step", self.threshold_step, above=0.0)
+        check.check_number(
+            "threshold_step", self.threshold_step, above=0.0, extreme=check.EXTREME_IN_Y
+        )
         check.check_number("tol", self.tol, above=0.0)
         check.check_integer("max_iter", self.max_iter, at_least=1)
+        check.check_verbose(self.verbose)
         self._check_approximation()
 
     def _check_approximation(self) -> None:
         check.check_integer("n_components", self.n_components, at_least=1)
-        if self.block_size != "auto":
+        if not isinstance(self.block_size, str) or self.block_size != "auto":
             check.check_integer("block_size", self.block_size, at_least=1)
         check_random_state(self.random_state)
         if self.approximation is None:
@@ -860,7 +864,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         if self.approximation is None:
             refuse_streams(X)
             copied = not self._is_precomputed()
-            return validate_data(self, X, dtype=np.float64, order="C", copy=copied), y
+            return check.checked_features(self, X, order="C", copy=copied), y
         if is_streamed(X):
             rows, y = first_rows(X, y, self)
         elif isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiu":
@@ -868,7 +872,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
             validate_data(self, X, skip_check_array=True)
             rows = ArrayRows(X)
         else:
-            rows = ArrayRows(validate_data(self, X, dtype=np.float64, order="C", copy=True))
+            rows = ArrayRows(check.checked_features(self, X, order="C", copy=True))
         width = 1 if self.views is None else len(self.views)
         return rows.in_blocks_of(self._rows_a_block(width)), y
 
@@ -938,6 +942,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
             )
         if settings.approximation is not None:
             return self._choose_on_some(settings, data, move_widths)
+        check_enough_labels(data, "give alpha and gamma")
         total = data.total_weight
         plan = default_plan(
             total,
@@ -951,6 +956,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
     def _choose_on_some(self, settings: Settings, data: Data, move_widths: bool) -> Settings:
         """The same from exact fits to a few labels; the ridge 2Sλ stays for all."""
         assert settings.approximation is not None
+        check_enough_labels(data, "give alpha and gamma")
         some = data.some_labels(SELECTION_LABELS, settings.approximation.seed)
         plain = replace(settings, approximation=None, manifold=0.0)
         total, of_some = data.total_weight, some.total_weight
@@ -1075,7 +1081,9 @@ def huber_path(X, y, sample_weight=None, *, min_threshold=None, max_events=None,
 
 def _check_path_parameters(min_threshold: Any, max_events: Any) -> None:
     if min_threshold is not None:
-        check.check_number("min_threshold", min_threshold, above=0.0)
+        check.check_number(
+            "min_threshold", min_threshold, above=0.0, extreme=check.EXTREME_IN_Y
+        )
     if max_events is not None:
         check.check_integer("max_events", max_events, at_least=1)
 

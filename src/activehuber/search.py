@@ -20,7 +20,6 @@ from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
-    validate_data,
 )
 
 from activehuber import validation as check
@@ -44,7 +43,13 @@ from activehuber.selection import (
     Plan,
     grid_points,
 )
-from activehuber.tuning import choose, choose_for_classes, family_of, grid_errors
+from activehuber.tuning import (
+    check_enough_labels,
+    choose,
+    choose_for_classes,
+    family_of,
+    grid_errors,
+)
 from activehuber.views import View, check_views, resolve_columns, view_names
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
@@ -60,10 +65,6 @@ HANDED_ON = (
     "tol",
     "max_iter",
 )
-
-
-# Labels that a choice can rest on at all.
-FEWEST_LABELS = 3
 
 
 def _silent(line: str) -> None:
@@ -99,7 +100,9 @@ class _SearchCV(ViewParameters):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _is_precomputed(self) -> bool:
-        return self.views is None and tuple(self.kernels) == ("precomputed",)
+        kernels = self.kernels
+        several = isinstance(kernels, (list, tuple, np.ndarray))
+        return self.views is None and several and tuple(kernels) == ("precomputed",)
 
     def predict(self, X):
         """Predict with the best estimator.
@@ -171,24 +174,26 @@ class _SearchCV(ViewParameters):
         check_is_fitted(self)
         if self.approximation is not None and is_streamed(X):
             return new_rows(X, self)
-        checked = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        checked = check.checked_features(self, X, order="C", reset=False)
         return X if self.scaler_ is None else self.scaler_.transform(checked)
 
     def _check_parameters(self) -> None:
-        if isinstance(self.kernels, str) or not len(self.kernels):
-            raise ValueError(f"kernels must be a list of kernels, got {self.kernels!r}")
+        check.check_several("kernels", self.kernels)
         for name in ("gammas", "alphas"):
-            for number in () if getattr(self, name) is None else getattr(self, name):
-                check.check_number(f"every one of {name}", number, above=0.0)
-            if getattr(self, name) is not None and not len(getattr(self, name)):
-                raise ValueError(f"{name} is empty; give numbers, or None for a range")
-        if not len(self.manifolds):
-            raise ValueError("manifolds is empty; give numbers, or (0,)")
+            if getattr(self, name) is not None:
+                check.check_several(name, getattr(self, name))
+                for number in getattr(self, name):
+                    check.check_number(f"every one of {name}", number, above=0.0)
+        check.check_several("manifolds", self.manifolds)
+        check.check_verbose(self.verbose)
+        if isinstance(self.scoring, str) and self.scoring != "robust":
+            get_scorer(self.scoring)
+        elif not isinstance(self.scoring, str) and not callable(self.scoring):
+            raise TypeError(f"scoring must be a name or a callable, got {self.scoring!r}")
         for number in self.manifolds:
             check.check_number("every one of manifolds", number, at_least=0.0)
         for name in ("relevance", "standardize"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise TypeError(f"{name} must be True or False, got {getattr(self, name)!r}")
+            check.check_flag(name, getattr(self, name))
         if self.relevance and (self.gammas is not None or self.cv is not None):
             raise ValueError("relevance=True learns the widths: leave gammas and cv None")
         others = [kernel for kernel in self.kernels if kernel not in WIDTH_KERNELS]
@@ -231,7 +236,7 @@ class _SearchCV(ViewParameters):
         self.scaler_ = None
         self._looked_at = np.arange(len(target))
         if not isinstance(X, Rows):
-            seen = validate_data(self, X, dtype=np.float64)
+            seen = check.checked_features(self, X)
             if self.standardize:
                 self.scaler_ = StandardScaler().fit(seen, sample_weight=sample_weight)
                 X = self.scaler_.transform(seen)
@@ -281,13 +286,8 @@ class _SearchCV(ViewParameters):
             head = HLRegressor(**params)
             resolved, data = head._prepared(X, target, sample_weight, trusted)
             settings.append(resolved)
-        n_labels = int(data.labelled[:, 0].sum())
-        if n_labels < FEWEST_LABELS:
-            raise ValueError(
-                f"choosing parameters needs at least {FEWEST_LABELS} labels, got {n_labels} "
-                f"(n_samples={len(data.y)}); give the parameters to "
-                f"{type(self).__name__.removesuffix('CV')}"
-            )
+        plain = type(self).__name__.removesuffix("CV")
+        check_enough_labels(data, f"give the parameters to {plain}")
         if self.cv is None and self.scoring == "robust":
             return self._in_closed_form(settings, data)
         if self.cv is None:
@@ -674,7 +674,7 @@ class HLRegressorCV(RegressorMixin, _SearchCV):
         choice = choose(settings, data, self.manifolds, plan)
         self._record(choice, total)
         self.best_score_ = choice.score
-        self.held_out_residuals_[self._looked_at[data.labelled[:, 0]]] = choice.held_out
+        self.held_out_residuals_[self._looked_at] = choice.held_out
         return self._parameters_at(choice.point, total) | _mode(choice.mode)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:

@@ -103,7 +103,8 @@ class Choice:
         Minus the loss of the last decision, as candidates were compared by it.
     trials : list of Trial
     held_out : ndarray of shape (l,)
-        Errors on the folds of the last decision; NaN for labels that took no part in it.
+        Errors on the folds of the last decision; NaN for labels that took no part in it. Of
+        `tuning.choose` on all rows, shape (n,).
     """
 
     point: Point
@@ -111,6 +112,13 @@ class Choice:
     score: float
     trials: list[Trial]
     held_out: Vector
+
+    def times(self, unit: float) -> Choice:
+        """The same with labels measured in units of 1/`unit`."""
+        trials = [replace(trial, mode=trial.mode.times(unit)) for trial in self.trials]
+        return replace(
+            self, mode=self.mode.times(unit), trials=trials, held_out=unit * self.held_out
+        )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from activehuber import robust
+from activehuber import refinement, robust
 from activehuber._typing import Matrix, Vector
 from activehuber.criterion import Labels
 from activehuber.families import VIEWS, WIDTH_KERNELS, Family, Part, Point
@@ -23,13 +23,31 @@ from activehuber.selection import (
     search_classes,
 )
 
+# Labels that a choice can rest on at all.
+FEWEST_LABELS = 3
 
-def labels_of(data: Data, fit_intercept: bool) -> Labels:
-    """The labels of the first target, centred so that no digits are lost."""
+
+def check_enough_labels(data: Data, remedy: str) -> None:
+    """Raise unless there are labels enough for a choice to rest on."""
+    count = int(np.count_nonzero(data.labelled[:, 0]))
+    if count < FEWEST_LABELS:
+        raise ValueError(
+            f"choosing parameters needs at least {FEWEST_LABELS} labels, got {count} "
+            f"(n_samples={len(data.y)}); {remedy}"
+        )
+
+
+def labels_of(data: Data, fit_intercept: bool) -> tuple[Labels, float]:
+    """The labels of the first target in units of their scale, and that scale.
+
+    Centred so that no digits are lost, and rounded so that units cannot decide.
+    """
     rows = data.labelled[:, 0]
     y, weights = data.y[rows, 0], data.weights[rows]
     centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
-    return Labels(y - centre, weights, data.trusted[rows, 0], fit_intercept)
+    scale = robust.label_scale(y, weights) or 1.0
+    y = refinement.rounded_labels(y - centre, scale)
+    return Labels(y, weights, data.trusted[rows, 0], fit_intercept), scale
 
 
 def codes_of(data: Data, fit_intercept: bool) -> Labels:
@@ -86,15 +104,20 @@ def choose(
     plan : Plan
         Without graphs.
     """
-    labels = labels_of(data, candidates[0].fit_intercept)
+    data, order = _ordered(candidates, data, manifolds)
+    labels, scale = labels_of(data, candidates[0].fit_intercept)
     families, plan = _prepare(candidates, data, manifolds, plan, move_widths)
-    return search(families, labels, plan)
+    choice = search(families, labels, plan).times(scale)
+    held_out = np.full(len(data.y), np.nan)
+    held_out[order[data.labelled[:, 0]]] = choice.held_out
+    return replace(choice, held_out=held_out)
 
 
 def choose_for_classes(
     candidates: Sequence[Settings], data: Data, manifolds: Sequence[float], plan: Plan
 ) -> Choice:
     """The same for codes of ±1 in the columns of y."""
+    data, _ = _ordered(candidates, data, manifolds)
     families, plan = _prepare(candidates, data, manifolds, plan, True)
     return search_classes(families, codes_of(data, candidates[0].fit_intercept), plan)
 
@@ -103,7 +126,7 @@ def grid_errors(
     candidates: Sequence[Settings], data: Data, manifolds: Sequence[float], plan: Plan
 ) -> Iterator[tuple[Point, Mode, Vector]]:
     """Every point of the grid and every removal, with its leave-one-out errors."""
-    labels = labels_of(data, candidates[0].fit_intercept)
+    labels, scale = labels_of(data, candidates[0].fit_intercept)
     families, plan = _prepare(candidates, data, manifolds, plan, True)
     everything = list(families) if plan.without_graph else []
     everything += [make(family) for make in plan.with_graph for family in families]
@@ -114,7 +137,19 @@ def grid_errors(
             mode = Mode(None if removal == np.inf else removal)
             verdict = judge(Q, labels, point.ridge, mode)
             if verdict is not None:
-                yield replace(point, family=family), mode, verdict.errors
+                yield replace(point, family=family), mode, scale * verdict.errors
+
+
+def _ordered(
+    candidates: Sequence[Settings], data: Data, manifolds: Sequence[float]
+) -> tuple[Data, np.ndarray]:
+    """The rows in an order of their own, and which they are: folds and parts follow it."""
+    with_graph = any(manifold > 0.0 for manifold in manifolds)
+    if not all(each.knows_rows_by_value(with_graph=with_graph) for each in candidates):
+        return data, np.arange(len(data.y))
+    precomputed = candidates[0].precomputed
+    order = data.order(precomputed=precomputed)
+    return data.take(order, precomputed=precomputed), order
 
 
 def _prepare(

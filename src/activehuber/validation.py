@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import numbers
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, validate_data
 
-from activehuber import graphs
+from activehuber import graphs, robust
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.graphs import GRAPH_NAMES
-from activehuber.kernels import KERNEL_NAMES
+from activehuber.kernels import EXTREME, KERNEL_NAMES, LARGEST_FEATURE
 from activehuber.views import check_views
 
 THRESHOLD_NAMES = ("adaptive", "refine", "madn", "quantile", "tuning-free")
 ALGORITHM_NAMES = ("exact", "paper")
+# The loss is a square: labels beyond these in size have none among the doubles.
+SMALLEST_LABEL, LARGEST_LABEL = 1e-154, 1e154
+# Parameters in units of y may be as large and as small as labels.
+EXTREME_IN_Y = 1e200
+LARGEST_INTEGER = 2**31 - 1
+# So many times farther out than labels usually lie no label can be beside the others.
+FARTHEST_LABEL = 1e30
+# Weights are numbers of repetitions; beyond these their sums and shares are lost.
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30
 # Matrices of the size of the Gram matrix that a fit holds at its peak.
 PEAK_MATRICES = 3.5
 # And what is kept for further targets: a matrix and its inverse at two other widths.
@@ -37,28 +48,62 @@ def check_number(
     above: float | None = None,
     at_least: float | None = None,
     finite: bool = True,
+    extreme: float = EXTREME,
     remedy: str = "",
 ) -> None:
-    """Raise unless `value` is a real number in range."""
+    """Raise unless `value` is a real number in range, and 0 or neither tiny nor huge.
+
+    Numbers beyond `extreme`, or below its reciprocal, overflow sooner or later.
+    """
     bounds = f" > {above:g}" if above is not None else ""
     bounds += f" >= {at_least:g}" if at_least is not None else ""
     message = f"{name} must be a {'finite ' if finite else ''}number{bounds}, got {value!r}"
     message += f"; {remedy}" if remedy else ""
     if not is_number(value):
         raise TypeError(message)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = np.nan
     if np.isnan(number) or (finite and np.isinf(number)):
         raise ValueError(message)
     if (above is not None and number <= above) or (at_least is not None and number < at_least):
         raise ValueError(message)
+    if number != 0.0 and np.isfinite(number) and not 1.0 / extreme <= abs(number) <= extreme:
+        raise ValueError(
+            f"{name} must lie between {1.0 / extreme:g} and {extreme:g} in size, got {value!r}"
+        )
 
 
 def check_integer(name: str, value: Any, *, at_least: int) -> None:
     """Raise unless `value` is an integer in range."""
+    message = f"{name} must be an integer >= {at_least}, got {value!r}"
     if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer >= {at_least}, got {value!r}")
+        raise TypeError(message)
     if int(value) < at_least:
-        raise ValueError(f"{name} must be an integer >= {at_least}, got {value!r}")
+        raise ValueError(message)
+    if int(value) > LARGEST_INTEGER:
+        raise ValueError(f"{name} must be an integer of at most {LARGEST_INTEGER}")
+
+
+def check_verbose(value: Any) -> None:
+    """Raise unless `value` says how much to print."""
+    if not isinstance(value, (numbers.Integral, bool, np.bool_)):
+        raise TypeError(f"verbose must be an integer, 0 prints nothing, got {value!r}")
+
+
+def check_several(name: str, values: Any) -> None:
+    """Raise unless `values` is a list, tuple or array with something in it."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)):
+        raise TypeError(f"{name} must be a list, got {values!r}")
+    if not len(values):
+        raise ValueError(f"{name} is empty; give at least one")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise unless `value` is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...], also: str = "") -> None:
@@ -143,7 +188,7 @@ def check_threshold_parameters(threshold: Any, algorithm: Any) -> None:
         also = ", a number > 0 (inf allowed) or a callable (residuals, weights) -> number"
         check_choice("threshold", threshold, THRESHOLD_NAMES, also)
     elif not callable(threshold):
-        check_number("threshold", threshold, above=0.0, finite=False)
+        check_number("threshold", threshold, above=0.0, finite=False, extreme=EXTREME_IN_Y)
     check_choice("algorithm", algorithm, ALGORITHM_NAMES)
     if algorithm == "paper" and not (isinstance(threshold, str) and threshold == "refine"):
         raise ValueError(
@@ -152,16 +197,38 @@ def check_threshold_parameters(threshold: Any, algorithm: Any) -> None:
         )
 
 
+@contextmanager
+def doubles_only(name: str) -> Iterator[None]:
+    """Say in one line that a number among the data is too large for a double."""
+    try:
+        yield
+    except OverflowError:
+        raise ValueError(f"{name} holds a number that is too large for a double") from None
+
+
+def checked_features(estimator: Any, X: Any, **how: Any) -> Matrix:
+    """X as scikit-learn's `validate_data` gives it, of numbers that can be multiplied."""
+    with doubles_only("X"):
+        X = validate_data(estimator, X, dtype=np.float64, **how)
+    largest = max(float(np.max(X, initial=0.0)), -float(np.min(X, initial=0.0)))
+    if largest > LARGEST_FEATURE:
+        raise ValueError(
+            f"X holds a number of size {largest:.3g}, whose square is no number in double "
+            "precision; divide such columns by a power of ten"
+        )
+    return X
+
+
 def check_labels(y: Any, n_samples: int) -> Matrix:
     """y as floats of shape (n,) or (n, q), NaN where unlabelled."""
     if y is None:
         raise ValueError(
             "requires y to be passed, but the target y is None; mark unlabelled rows by NaN"
         )
+    how: dict[str, Any] = {"ensure_all_finite": "allow-nan", "input_name": "y"}
     try:
-        y = check_array(
-            y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
-        )
+        with doubles_only("y"):
+            y = check_array(y, ensure_2d=False, dtype=np.float64, **how)
     except ValueError as error:
         if "could not convert" not in str(error):
             raise
@@ -177,7 +244,31 @@ def check_labels(y: Any, n_samples: int) -> Matrix:
     if np.any(empty):
         which = "" if y.ndim == 1 else f" in target {np.flatnonzero(empty)[0]}"
         raise ValueError(f"y contains NaN only{which}: at least one label is needed")
+    for labels in y.reshape(len(y), -1).T:
+        _check_representable(labels[~np.isnan(labels)])
     return y
+
+
+def _check_representable(labels: Vector) -> None:
+    """Raise if squares of labels, or of their deviations, are lost in double precision."""
+    largest = float(np.max(np.abs(labels)))
+    if largest > LARGEST_LABEL:
+        raise ValueError(
+            f"y holds a label of size {largest:.3g}, whose square is no number in double "
+            "precision; divide y by a power of ten, or put NaN where it stands for no label"
+        )
+    farthest = float(np.max(np.abs(labels - np.median(labels))))
+    if 0.0 < largest < SMALLEST_LABEL or 0.0 < farthest < SMALLEST_LABEL:
+        raise ValueError(
+            f"y holds labels up to {largest:.3g} which lie up to {farthest:.3g} apart; squares "
+            "of that are zero in double precision; multiply y by a power of ten"
+        )
+    usual = robust.label_scale(labels, np.ones_like(labels))
+    if farthest > FARTHEST_LABEL * usual:
+        raise ValueError(
+            f"y holds a label that lies {farthest / usual:.0e} times farther out than labels "
+            "usually do; correct it, or put NaN where it stands for no label"
+        )
 
 
 def check_weights(sample_weight: Any, y: Matrix) -> Vector:
@@ -186,9 +277,10 @@ def check_weights(sample_weight: Any, y: Matrix) -> Vector:
         return np.ones(len(y))
     if is_number(sample_weight):
         sample_weight = np.full(len(y), float(sample_weight))
-    weights = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
+    with doubles_only("sample_weight"):
+        weights = check_array(
+            sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+        )
     if weights.shape != (len(y),):
         raise ValueError(
             f"sample_weight has shape {weights.shape}, expected one weight a row: ({len(y)},)"
@@ -197,6 +289,12 @@ def check_weights(sample_weight: Any, y: Matrix) -> Vector:
         raise ValueError("sample_weight must not be negative; drop rows by weight 0")
     if not np.any(weights > 0.0):
         raise ValueError("sample_weight is zero everywhere: at least one must be positive")
+    used = weights[weights > 0.0]
+    if np.min(used) < SMALLEST_WEIGHT or np.max(used) > LARGEST_WEIGHT:
+        raise ValueError(
+            f"sample_weight must be 0 or lie between {SMALLEST_WEIGHT:g} and {LARGEST_WEIGHT:g}"
+            f", got {np.min(used):.3g} to {np.max(used):.3g}; a weight of k counts as k rows"
+        )
     if not np.all(np.any((weights > 0.0)[:, None] & ~np.isnan(y), axis=0)):
         raise ValueError("sample_weight is zero on every labelled row; nothing is left to fit")
     return weights

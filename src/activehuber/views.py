@@ -107,13 +107,13 @@ def check_view_weights(view_weights: Any, n_views: int) -> Vector | None:
         )
     try:
         weights = np.asarray(view_weights, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"view_weights must be numbers, got {view_weights!r}") from None
     if weights.shape != (n_views,):
         raise ValueError(
             f"view_weights has shape {weights.shape}, expected one weight a view: ({n_views},)"
         )
-    if np.any(np.abs(weights) > 1e6):
+    if np.any(np.abs(weights) > 1e6) or np.any((weights != 0.0) & (np.abs(weights) < 1e-30)):
         raise ValueError(
             f"view_weights must be of ordinary size, got {weights.tolist()}; the scale of the "
             "fit is set by alpha"

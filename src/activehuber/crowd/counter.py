@@ -293,7 +293,7 @@ def parameters(
     views = []
     for name, part in columns.items():
         # Twice the sum of variances is the mean squared distance of two rows.
-        spread = max(2.0 * float(rows[:, part].var(axis=0).sum()), 1e-300)
+        spread = max(2.0 * float(rows[:, part].var(axis=0).sum()), 1e-60)
         gamma, places = setting.width / spread, np.arange(part.start, part.stop)
         views.append(View(places, "rbf", gamma=gamma, graph=graph, name=name))
     return {
@@ -451,7 +451,8 @@ class Search:
         labelled = part[~np.isnan(y)]
         order = np.searchsorted(labelled, np.concatenate([self.counted, also]))
         Q = reduced_gram(settings, data)
-        return Q[np.ix_(order, order)], labels_of(data, fit_intercept=True).take(order)
+        labels, scale = labels_of(data, fit_intercept=True)
+        return Q[np.ix_(order, order)], replace(labels, y=scale * labels.y).take(order)
 
     def learnt_weights(self, setting: Setting) -> tuple[float, ...]:
         """c of the views, from the believed counts."""
