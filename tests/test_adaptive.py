@@ -155,8 +155,10 @@ def test_labels_are_weighed_later_as_they_were_in_the_fit():
     later = HLRegressor().fit(X, y)
     assert later._fitted[0].evidence is None and at_once._fitted[0].evidence is not None
     y[later.removed_] = np.nan
-    np.testing.assert_array_equal(later.label_quality_, at_once.label_quality_)
-    np.testing.assert_array_equal(later.loo_residuals_, at_once.loo_residuals_)
+    # Later the problem is built and solved again from the coefficients: other rounding.
+    for name in ("label_quality_", "loo_residuals_"):
+        weighed, expected = getattr(later, name), getattr(at_once, name)
+        np.testing.assert_allclose(weighed, expected, rtol=0.0, atol=1e-10, err_msg=name)
 
 
 @pytest.mark.parametrize("ask", [lambda m: m.scale_, lambda m: m.predict_interval([[0.0]])])
