@@ -1,4 +1,5 @@
 import os
+import random
 from pathlib import Path
 
 import matplotlib
@@ -13,6 +14,25 @@ matplotlib.use("Agg")
 os.environ["ACTIVEHUBER_OFFLINE"] = "1"
 settings.register_profile("house", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("house")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--shuffle", metavar="SEED", help="run the tests in an order of this seed")
+
+
+def pytest_report_header(config):
+    seed = config.getoption("shuffle")
+    return None if seed is None else f"in the order of --shuffle={seed}"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Files change places, and tests within a file: what a file shares is made once."""
+    seed = config.getoption("shuffle")
+    if seed is not None:
+        draw = random.Random(seed)
+        draw.shuffle(items)
+        places = {item.path: draw.random() for item in items}
+        items.sort(key=lambda item: places[item.path])
 
 
 @pytest.fixture
