@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # BLAS with more threads than this machine has cores gets slower, not faster.
 JOBS ?= 2
+DEMO := demo
 EXTRAS := plot,cli,oracle,crowd,dask
 PYTEST := -m pytest -n $(JOBS) -m "not slow" --doctest-modules src/activehuber tests
 
-.PHONY: demo test test-all test-lowest test-newest check docs bench wheel-test clean
+.PHONY: demo test test-all test-random test-cores test-pythons test-elsewhere test-lowest test-newest \
+  check docs bench wheel-test clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,7 +31,7 @@ $(VENV)/.docs: $(VENV)/.test
 	@touch $@
 
 demo: $(VENV)/.core  ## audit a table with wrong and missing labels; the page is demo/audit/report.html
-	$(BIN)/python examples/audit_diabetes.py --output demo
+	$(BIN)/python examples/audit_diabetes.py --output $(DEMO)
 
 test: $(VENV)/.test  ## everything that runs in minutes
 	@echo "The browser tests are left out here: make test-all runs them where chromium is installed."
@@ -37,6 +39,21 @@ test: $(VENV)/.test  ## everything that runs in minutes
 
 test-all: $(VENV)/.test  ## the rest: oracles at size, the page in a browser, the gallery
 	$(BIN)/python -m pytest -m slow tests
+
+# The seed is printed: make test-random SEED=… runs that order again.
+SEED ?= $(shell date +%s)
+test-random: $(VENV)/.test  ## the fast tests in another order each time
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python $(PYTEST) --shuffle=$(SEED)
+
+# CORES="Haswell --numeric": the tests of the mathematics alone, with the kernels of one processor.
+test-cores: $(VENV)/.test  ## the fast tests with the BLAS kernels of other processors
+	$(BIN)/python tools/cores.py --jobs $(JOBS) $(CORES)
+
+test-pythons:  ## the fast tests on each Python that is installed
+	$(PYTHON) tools/pythons.py
+
+test-elsewhere:  ## check, test and demo by a plain user whose checkout is read-only, far away
+	$(PYTHON) tools/elsewhere.py
 
 # Old packages call new ones that they depend on by names that have gone out of use since; that
 # is no fault of ours, so such warnings are no errors here.
