@@ -6,6 +6,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # BLAS with more threads than this machine has cores gets slower, not faster.
 JOBS ?= 2
 DEMO := demo
+# With the environment, since the checkout may be read-only.
+export RUFF_CACHE_DIR := $(abspath $(VENV))/.ruff_cache
+export MYPY_CACHE_DIR := $(abspath $(VENV))/.mypy_cache
 EXTRAS := plot,cli,oracle,crowd,dask
 PYTEST := -m pytest -n $(JOBS) -m "not slow" --doctest-modules src/activehuber tests
 

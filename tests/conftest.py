@@ -12,7 +12,9 @@ from tests.browsing import chromium
 matplotlib.use("Agg")
 # No test may reach for the web, whatever data are missing.
 os.environ["ACTIVEHUBER_OFFLINE"] = "1"
-settings.register_profile("house", deadline=None, max_examples=60, derandomize=True)
+settings.register_profile(
+    "house", deadline=None, max_examples=60, derandomize=True, database=None
+)
 settings.load_profile("house")
 
 
