@@ -58,7 +58,7 @@ def large_table(n: int, path: Path) -> np.ndarray:
 
 def timed(path: Path, out: Path, *options: str) -> tuple[float, float]:
     """Seconds and GiB at most of one run of the command."""
-    command = [sys.executable, "-m", "activehuber.cli", "audit", str(path)]
+    command = [sys.executable, "-m", "activehuber", "audit", str(path)]
     command += ["--target", "y", "-o", str(out), "--force", *options]
     # Compiled modules are kept, as they are on a user's machine.
     keep = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}

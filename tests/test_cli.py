@@ -17,7 +17,7 @@ from activehuber.cli import FILES, run
 from activehuber.datasets import make_spoilt_diabetes
 from tests.test_audit import Quick, make_table
 
-COMMAND = [sys.executable, "-c", "from activehuber.cli import main; main()"]
+COMMAND = [sys.executable, "-m", "activehuber"]
 
 
 @pytest.fixture

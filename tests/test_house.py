@@ -12,6 +12,9 @@ SOURCE = Path(activehuber.__file__).parent
 
 # A module imports only from those above it.
 FLOW = [
+    "words",
+    "stopping",
+    "streams",
     "_typing",
     "views",
     "huber",
@@ -63,6 +66,7 @@ FLOW = [
     "reproduce",
     "crowd",
     "cli",
+    "__main__",
     "__init__",
 ]
 

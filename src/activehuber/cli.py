@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from activehuber.tables import TableError, shortened
+from activehuber.stopping import STOPPED, cleaned_up, exit_code, politely
+from activehuber.streams import unprinted
+from activehuber.words import TableError, shortened
 
 if TYPE_CHECKING:
     from activehuber.audit import Audit
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from activehuber.views import View
 
 TRACEBACK = "ACTIVEHUBER_TRACEBACK"
-STOPPED = "stopped; no file was left half-written"
 FILES = ("labels.csv", "predictions.csv", "report.html", "model.skops")
 # labels.csv holds what a person needs; the page has the rest.
 NOT_IN_CSV = ("residual", "left_at")
@@ -38,6 +39,8 @@ SHOWN = 10
 MOST_IN_JSON = 20_000
 # Characters of one line of the terminal.
 LONGEST = 500
+# For a terminal: start of the line, erase it, show the cursor.
+SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"
 
 app = typer.Typer(
     name="activehuber",
@@ -47,11 +50,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-
-def main() -> None:
-    """The console script."""
-    sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -69,45 +67,43 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = _call(arguments)
         # Some versions of typer turn Ctrl-C into this number.
-        return _fail(STOPPED, 130) if code == 130 else int(code or 0)
+        return _fail(STOPPED, exit_code()) if code == 130 else _told(code)
     except KeyboardInterrupt:
-        return _fail(STOPPED, 130)
+        return _fail(STOPPED, exit_code())
     except SystemExit as stop:
         if stop.code == 130:
-            return _fail(STOPPED, 130)
-        if isinstance(stop.__context__, BrokenPipeError):  # so click and rich hand it on
-            return _end_quietly()
+            return _fail(STOPPED, exit_code())
         return stop.code if isinstance(stop.code, int) else 2
-    except BrokenPipeError:
-        return _end_quietly()
     except MemoryError:
         return _fail("memory ran out; use fewer rows or leave columns out with --drop")
     except Exception as error:
         if type(error).__name__ == "Abort":
-            return _fail(STOPPED, 130)
+            return _fail(STOPPED, exit_code())
         if os.environ.get(TRACEBACK):
             raise
         return _fail(_line_of(error))
 
 
 def _call(arguments: Sequence[str]) -> Any:
-    """What the command returns; help where there is no command."""
+    """None after a command; a number after help, which there is where no command is."""
     try:
-        code = app(args=list(arguments), prog_name="activehuber", standalone_mode=False)
+        return app(args=list(arguments), prog_name="activehuber", standalone_mode=False)
     except Exception as error:
         # What some versions of typer raise; others print the help themselves.
         if type(error).__name__ != "NoArgsIsHelpError" or not hasattr(error, "ctx"):
             raise
         print(error.ctx.get_help())
-        code = 0
-    sys.stdout.flush()  # here, where a reader that has gone is no error
-    return code
+        return 0
 
 
-def _end_quietly() -> int:
-    """The reader of our output has gone; Python would complain once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+def _told(code: int | None) -> int:
+    """The exit code; text that was lost is an error only where there are no files."""
+    reason = unprinted()
+    if reason is None:
+        return int(code or 0)
+    if code is None:
+        return _fail(f"all is written, but could not be told: stdout: {reason}", 0)
+    return _fail(f"stdout cannot be written: {reason}")
 
 
 def _line_of(error: Exception) -> str:
@@ -122,6 +118,9 @@ def _line_of(error: Exception) -> str:
         return (
             f"{_one_line(str(error))}; the command line needs: pip install 'activehuber[cli]'"
         )
+    if isinstance(error, OSError) and error.strerror:
+        where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        return _one_line(f"{where}{error.strerror}")
     return (
         f"this is a bug in activehuber, please report it: {type(error).__name__}: "
         f"{_one_line(str(error))} (set {TRACEBACK}=1 to see where)"
@@ -362,7 +361,8 @@ def _audit_on_cluster(
     wanted = asked.features_of(names, [name for name in names if names.count(name) > 1])
     tell(0.02, "reaching the cluster")
     try:
-        with connected(scheduler) as client, _hushed_when_stopped():
+        # A cluster closes by itself, which takes longer than a signal handler may.
+        with politely(), connected(scheduler) as client, _hushed_when_stopped():
             return audit_parquet(
                 dataset,
                 wanted,
@@ -425,6 +425,8 @@ def _read_views(path: Path) -> list[View]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TableError(f"{path}: there is no such file") from None
+    except RecursionError:
+        raise TableError(f"{path} cannot be read as TOML: it is nested too deeply") from None
     except (OSError, ValueError) as error:
         raise TableError(f"{path} cannot be read as TOML: {error}") from None
     tables = content.get("view")
@@ -522,7 +524,9 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[float, str], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    # A process that is stopped must give the cursor back.
+    with cleaned_up(lambda: os.write(2, SHOW_CURSOR)), bar:
         task = bar.add_task("", total=1.0)
         yield lambda share, words: bar.update(task, completed=share, description=words)
 
@@ -767,7 +771,7 @@ def crowd_count_command(
         found, loaded, page = count(model, frames, page=with_page, table=output.name, tell=tell)
         write_file(output, found.csv(), force=force)
         if report is not None:
-            write_file(report, page.encode(), force=force)
+            write_file(report, page.encode("utf-8", "replace"), force=force)
     _show_counts(found, loaded, time.perf_counter() - started)
     for path in wanted:
         print(path)
@@ -803,7 +807,3 @@ def crowd_bench_command(
     if run_all(experiments, output, quick=quick, say=_say):
         raise TableError(f"no data for {name}; see above for which files")
     print(f"the page is {output / 'index.html'}")
-
-
-if __name__ == "__main__":
-    main()

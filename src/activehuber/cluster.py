@@ -10,7 +10,6 @@ a worker that died runs again elsewhere; what is scattered would have died with 
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 import time
 from collections import OrderedDict
@@ -25,6 +24,7 @@ import numpy as np
 
 from activehuber._typing import Matrix
 from activehuber.rows import MOST_ROWS, Rows, Sums, Work, add_sums, cores, one_blas_thread
+from activehuber.stopping import ignore_interrupts
 
 # X stays on the workers if, as float64, it takes no more than this share of their memory.
 HELD_SHARE = 0.25
@@ -81,13 +81,8 @@ def local_cluster() -> Iterator[Any]:
         ) as cluster,
         Client(cluster) as client,
     ):
-        # A terminal sends Ctrl-C to the workers too; they are closed by this process.
-        client.run(_ignore_interrupts)
+        client.run(ignore_interrupts)
         yield client
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

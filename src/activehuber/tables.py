@@ -5,24 +5,29 @@ bytes -> text (encoding) -> cells (delimiter) -> columns (numbers, dates, yes/no
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import difflib
 import hashlib
 import io
 import os
 import re
+import secrets
 import shutil
-import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import stat
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from activehuber._typing import Mask
+from activehuber.stopping import cleaned_up
 from activehuber.validation import memory_limit
+from activehuber.words import TableError, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,14 +44,21 @@ SNIFFED_LINES, SNIFFED_CELLS = 60, 20_000
 MOST_NULS = 0.01
 # The same for other control characters, among the first ones; below it they stay.
 MOST_CONTROLS, SNIFFED_TEXT = 0.01, 4_096
-# Characters with which a spreadsheet takes a cell for a formula (the last four are the wide
-# forms that some of them read alike).
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+# Characters with which a spreadsheet takes a cell for a formula; some read other forms of them,
+# such as the wide ones, alike.
+FORMULA_STARTS = frozenset("=+-@−")
+# Characters that cannot be seen though they count as printable; spreadsheets may drop them.
+_UNSEEN = frozenset(" \u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {
+    *map(chr, range(0x180B, 0x1810)),
+    *map(chr, range(0xFE00, 0xFE10)),
+}
 # What a row takes at the peak of an audit: copies of its numbers, 8 bytes each (the file, the
 # table, the features), and bytes of what is found out about it.
 COPIES, BYTES_A_ROW = 5, 500
 # Characters of a message that is handed on.
 LONGEST_LINE = 500
+# Characters of a path in a message.
+LONGEST_PATH = 100
 # Significant digits of computed numbers in CSV.
 DIGITS = 7
 
@@ -73,10 +85,6 @@ _DATES = (
     (re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}"), "%d.%m.%Y"),
     (re.compile(r"\d{1,2}/\d{1,2}/\d{4}"), _MONTH_FIRST),
 )
-
-
-class TableError(ValueError):
-    """A table or a file that cannot be used; the message is one line that says what to do."""
 
 
 @dataclass(frozen=True)
@@ -739,8 +747,12 @@ def _cell(value: Any) -> str:
 
 def harmless(text: str) -> str:
     """Text that no spreadsheet runs as a formula."""
-    risky = text.startswith(FORMULA_STARTS) and not _PLAIN_NUMBER.fullmatch(text)
-    return f"'{text}" if risky else text
+    if text[:1].isalnum() or _PLAIN_NUMBER.fullmatch(text.strip(" ")):
+        return text
+    # Behind spaces, marks of byte order and the like, which may get lost on the way.
+    first = next((c for c in text if c.isprintable() and c not in _UNSEEN), "")
+    risky = unicodedata.normalize("NFKC", first)[:1] in FORMULA_STARTS
+    return f"'{text}" if risky or text[:1] in ("\t", "\r", "\n") else text
 
 
 def plain_text(value: Any) -> str:
@@ -757,33 +769,74 @@ def plain_text(value: Any) -> str:
 
 def check_outputs(folder: Path, names: Iterable[str], *, force: bool) -> None:
     """Raise, before any work, if the files could not be put there."""
-    if folder.exists() and not folder.is_dir():
-        raise TableError(f"{folder} is a file; choose another folder with -o")
-    if not force:
-        present = [name for name in names if (folder / name).exists()]
-        if present:
-            raise TableError(
-                f"{folder / present[0]} exists; use --force to replace it or another -o"
-            )
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise TableError(f"{folder} is {_kind(folder)}; choose another folder with -o")
+    for name in names:
+        _check_replaceable(folder / name, "another -o", force=force)
     _check_can_be_made(folder)
 
 
 def check_output_file(path: Path, *, force: bool) -> None:
     """Raise, before any work, if one file could not be put there."""
-    if path.is_dir():
-        raise TableError(f"{path} is a directory; give the name of a file")
-    if not force and path.exists():
-        raise TableError(f"{path} exists; use --force to replace it or another name")
+    _check_replaceable(path, "another name", force=force)
     _check_can_be_made(path.parent)
+
+
+def _check_replaceable(path: Path, instead: str, *, force: bool) -> None:
+    """Raise unless nothing is at the place, or a plain file that may be replaced."""
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return  # a parent that is no folder is said by `_check_can_be_made`
+    except (OSError, ValueError) as error:
+        raise TableError(f"{_named(path)} cannot be written: {_reason(error)}") from None
+    if stat.S_ISDIR(mode):
+        raise TableError(f"{path} is a directory; give the name of a file")
+    if not stat.S_ISREG(mode):
+        raise TableError(f"{path} is {_kind(path)}, which is never replaced; use {instead}")
+    if not force:
+        raise TableError(f"{path} exists; use --force to replace it or {instead}")
+
+
+def _kind(path: Path) -> str:
+    """What is at a place, in words; a link is one whatever it points to."""
+    mode = path.lstat().st_mode
+    kinds = {
+        stat.S_IFREG: "a file",
+        stat.S_IFDIR: "a directory",
+        stat.S_IFLNK: "a link",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+    }
+    return kinds.get(stat.S_IFMT(mode), "a device")
+
+
+def _named(path: Path) -> str:
+    """A path for a message; the end of a long one is what tells it from others."""
+    text = str(path)
+    return text if len(text) <= LONGEST_PATH else f"…{text[-LONGEST_PATH:]}"
+
+
+def _reason(error: Exception) -> str:
+    """What the system says, without number and path."""
+    return getattr(error, "strerror", None) or first_line(error)
 
 
 def _check_can_be_made(folder: Path) -> None:
     """Raise unless a folder can be written to, or made where it is not there yet."""
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not there.is_dir():
-        raise TableError(f"{folder} cannot be written to: {there} is a file, not a folder")
+    places = (folder, *folder.absolute().parents)
+    there = next(place for place in places if os.path.lexists(place))
+    if not os.path.isdir(there):
+        words = f"{there} is {_kind(there)}, not a folder"
+        raise TableError(f"{_named(folder)} cannot be written to: {words}")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise TableError(f"{folder} cannot be written to; choose another folder")
+        raise TableError(f"{_named(folder)} cannot be written to; choose another folder")
+    try:
+        os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # such as a name that is too long
+        raise TableError(f"{_named(folder)} cannot be made: {_reason(error)}") from None
 
 
 def write_files(
@@ -791,24 +844,19 @@ def write_files(
 ) -> None:
     """Put files into a folder, each whole or not at all.
 
-    They are written into a folder beside it first. A folder that is not there yet appears
-    with all of them at once; in one that is, each file is replaced in one step. A file given
-    in parts is made while it is written, so that it need not be held.
+    They are written into a draft of it first. A folder that is not there yet appears with all
+    of them at once; in one that is, each file is replaced in one step. A file given in parts
+    is made while it is written, so that it need not be held.
     """
     check_outputs(folder, contents, force=force)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(
-            tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent)
-        )
-    except OSError as error:
-        raise TableError(f"{folder} cannot be written: {error.strerror or error}") from None
-    try:
+    there = folder.exists()
+    # Inside a folder that is there: it may be a disk of its own, or all that we may write to.
+    draft = _draft_in(folder if there else folder.parent)
+    with _said_of(folder), cleaned_up(partial(shutil.rmtree, draft, ignore_errors=True)):
+        draft.mkdir(parents=True)
         for name, content in contents.items():
             _write_synced(draft / name, content)
-        if not folder.exists():
-            # mkdtemp is for its owner's eyes only; the result is a folder like any other.
-            draft.chmod(0o777 & ~_umask())
+        if not there:
             try:
                 draft.rename(folder)
                 return
@@ -817,41 +865,54 @@ def write_files(
                     raise
         for name in contents:
             os.replace(draft / name, folder / name)
-    except OSError as error:
-        raise TableError(f"{folder} cannot be written: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def write_file(path: Path, content: bytes | Iterable[bytes], *, force: bool = True) -> None:
     """Put one file, or one made in parts, at its place in one step."""
     check_output_file(path, force=force)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with drafted(path) as draft:
         _write_synced(draft, content)
+
+
+@contextmanager
+def drafted(path: Path) -> Iterator[Path]:
+    """A place for a file in the making, with its ending; the block done, it is at `path`."""
+    check_output_file(path, force=True)
+    draft = _draft_in(path.parent, path.suffix)
+    with _said_of(path), cleaned_up(partial(_remove, draft)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield draft
         os.replace(draft, path)
+
+
+def _draft_in(folder: Path, ending: str = "") -> Path:
+    """A name that nobody has, in the folder where what is made will be."""
+    return folder / f".activehuber-{secrets.token_hex(8)}.tmp{ending}"
+
+
+def _remove(path: Path) -> None:
+    # There is none if it could not be made, or is at its place.
+    with suppress(OSError):
+        path.unlink()
+
+
+@contextmanager
+def _said_of(path: Path) -> Iterator[None]:
+    """Errors of the system as one line."""
+    try:
+        yield
     except OSError as error:
-        raise TableError(f"{path} cannot be written: {error.strerror or error}") from None
-    finally:
-        # A parent that is a file was said above; there is no draft in it.
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+        raise TableError(f"{_named(path)} cannot be written: {_reason(error)}") from None
 
 
 def _write_synced(path: Path, content: bytes | Iterable[bytes]) -> None:
-    with path.open("wb") as file:
+    # A new file: not one that somebody made or linked to where the draft will be.
+    with path.open("xb") as file:
         for part in [content] if isinstance(content, bytes) else content:
             file.write(part)
         file.flush()
         # Without this a power cut after the rename could leave an empty file.
         os.fsync(file.fileno())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 # --- words ------------------------------------------------------------------------------
@@ -869,12 +930,6 @@ def like(name: str, names: Iterable[str]) -> str:
     folded = {each.casefold(): each for each in names}
     near = difflib.get_close_matches(name.casefold(), folded, n=1)
     return f" (did you mean {shortened(folded[near[0]])!r}?)" if near else ""
-
-
-def shortened(value: Any, most: int = 30) -> str:
-    """A value on one line, cut after some characters."""
-    text = " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def first_line(error: object) -> str:

@@ -206,7 +206,7 @@ class Audit:
         ...     print((Path(folder) / "report.html").read_text()[:15].lower())
         <!doctype html>
         """
-        write_file(Path(path), render(self.report).encode())
+        write_file(Path(path), render(self.report).encode("utf-8", "replace"))
 
 
 def audit(

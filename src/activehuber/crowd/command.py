@@ -147,7 +147,7 @@ class Trained:
         return {
             COUNTS: self.counted.csv(),
             DOUBTED: self.counted.doubted_csv(),
-            "report.html": self.page.encode(),
+            "report.html": self.page.encode("utf-8", "replace"),
             "model.skops": model_bytes(self.model),
         }
 

@@ -10,7 +10,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from activehuber.tables import TableError, first_line, shortened
+from activehuber.tables import TableError, drafted, first_line, shortened
 
 # Shape (height, width, 3), BGR as OpenCV has it.
 Image: TypeAlias = NDArray[np.uint8]
@@ -503,20 +503,11 @@ def write_images(
     """
     cv2 = load_opencv()
     folder = Path(folder)
-    draft = folder / f".{os.getpid()}.tmp"
     count = 0
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for count, image in enumerate(images, 1):
-            _, encoded = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, quality])
+    for count, image in enumerate(images, 1):
+        _, encoded = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, quality])
+        with drafted(folder / f"{start + count - 1:06d}.jpg") as draft:
             draft.write_bytes(encoded.tobytes())
-            os.replace(draft, folder / f"{start + count - 1:06d}.jpg")
-    except OSError as error:
-        raise TableError(f"{folder} cannot be written: {error.strerror or error}") from None
-    finally:
-        # If the folder could not be made there is no draft in it either.
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
     return count
 
 
@@ -541,18 +532,8 @@ def write_video(path: str | Path, images: Iterable[Image], fps: float) -> int:
     codec = VIDEO_CODECS.get(path.suffix.lower())
     if codec is None:
         raise TableError(f"{path}: videos are written as {' or '.join(VIDEO_CODECS)}")
-    draft = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix.lower()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        count = _encode_video(draft, images, fps, codec)
-        os.replace(draft, path)
-    except OSError as error:
-        raise TableError(f"{path} cannot be written: {error.strerror or error}") from None
-    finally:
-        # A parent that is a file was said above; there is no draft in it.
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-    return count
+    with drafted(path) as draft:
+        return _encode_video(draft, images, fps, codec)
 
 
 def _encode_video(path: Path, images: Iterable[Image], fps: float, codec: str) -> int:

@@ -10,7 +10,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata, resources
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 from activehuber.reproduce.data import MissingDataError
 from activehuber.reproduce.outcome import Outcome, Run, Table
-from activehuber.tables import TableError, write_file
+from activehuber.tables import TableError, check_outputs, first_line, write_file
 
 # Name on the command line -> module of this package and function in it.
 EXPERIMENTS = {
@@ -89,8 +89,8 @@ def run_all(
     say: Callable[[str], None],
 ) -> list[str]:
     """The same for any functions, by the names of their files."""
-    if folder.exists() and not folder.is_dir():
-        raise TableError(f"{folder} is a file; give the name of a folder")
+    check_outputs(folder, [], force=True)
+    _shown_in(folder, without=experiments)
     missing = []
     for name, experiment in experiments.items():
         say(f"== {name}{' (quick)' if quick else ''}")
@@ -133,7 +133,7 @@ def circumstances(seconds: float, *, quick: bool) -> dict[str, str]:
 
 def _processor() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             if line.startswith("model name"):
                 return " ".join(line.split(":", 1)[1].split())
     except OSError:
@@ -235,13 +235,26 @@ def _shown(table: Table) -> dict[str, Any]:
 
 def write_index(folder: Path) -> None:
     """`index.html`: every experiment that has left its files in the folder."""
-    found = []
-    for name in (*EXPERIMENTS, *OTHERS):
-        file = folder / f"{name}.json"
-        if file.exists():
-            found.append(json.loads(file.read_text(encoding="utf-8")))
+    found = _shown_in(folder)
     if found:
         write_file(folder / "index.html", page(found).encode())
+
+
+def _shown_in(folder: Path, without: Collection[str] = ()) -> list[dict[str, Any]]:
+    names = [name for name in (*EXPERIMENTS, *OTHERS) if name not in without]
+    files = [folder / f"{name}.json" for name in names]
+    return [_read_shown(file) for file in files if file.exists()]
+
+
+def _read_shown(file: Path) -> dict[str, Any]:
+    """What an earlier run left of an experiment; the page needs all of it."""
+    try:
+        shown = json.loads(file.read_text(encoding="utf-8"))
+        _section(shown)
+    except (OSError, RecursionError, ValueError, TypeError, KeyError, AttributeError) as error:
+        words = f"cannot be read ({first_line(error)})"
+        raise TableError(f"{file} {words}; delete it or use another -o") from None
+    return shown
 
 
 def page(found: Sequence[dict[str, Any]]) -> str:

@@ -20,6 +20,8 @@ from multiprocessing import get_context
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from activehuber.stopping import ignore_interrupts
+
 Method = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -96,10 +98,11 @@ class Split:
 def two_processes() -> ProcessPoolExecutor:
     """A pool of two, each with one BLAS thread: with two they get in each other's way."""
     # Processes that start anew: to fork one in which BLAS has threads is not safe.
-    return ProcessPoolExecutor(2, get_context("spawn"), _one_blas_thread)
+    return ProcessPoolExecutor(2, get_context("spawn"), _prepare)
 
 
-def _one_blas_thread() -> None:
+def _prepare() -> None:
+    ignore_interrupts()
     # Only libraries that are loaded can be told; a fresh process has none yet.
     import_module("scipy.linalg")
     threadpool_limits(1)

@@ -40,6 +40,7 @@ from activehuber.reproduce.outcome import (
 )
 from activehuber.reproduce.protocol import Scored, Split, noted_warnings, two_processes
 from activehuber.search import HLRegressorCV
+from activehuber.stopping import ignore_interrupts
 
 SIZES = (50, 100, 500, 1000)
 DIMENSION = 10
@@ -257,7 +258,7 @@ def running_time(run: Run) -> Outcome:
     thresholds = THRESHOLDS[::3] if run.quick else THRESHOLDS
     found: Timings = {}
     for side in ((N_COEFFICIENTS, FEW_UNKNOWNS), (SAME_THRESHOLD, *METHODS)):
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(1, get_context("spawn"), ignore_interrupts) as pool:
             for method in side:
                 measured = pool.submit(measure, method, sizes, thresholds).result()
                 found |= {(method, n): pair for n, pair in measured.items()}
