@@ -1,6 +1,7 @@
 """The command line as a user meets it: files, exit codes, one line for every mistake."""
 
 import csv
+import errno
 import json
 import os
 import subprocess
@@ -16,8 +17,6 @@ from activehuber.audit import audit, choice
 from activehuber.cli import FILES, run
 from activehuber.datasets import make_spoilt_diabetes
 from tests.test_audit import Quick, make_table
-
-COMMAND = [sys.executable, "-m", "activehuber"]
 
 
 @pytest.fixture
@@ -129,17 +128,6 @@ def test_without_arguments_there_is_help(capsys):
         assert errors == ""
 
 
-@pytest.mark.parametrize("options", [["--help"], ["--version"], []])
-def test_a_reader_that_has_gone_is_no_error(options):
-    read, write = os.pipe()
-    os.close(read)
-    try:
-        ended = subprocess.run([*COMMAND, *options], stdout=write, stderr=subprocess.PIPE)
-    finally:
-        os.close(write)
-    assert (ended.returncode, ended.stderr) == (0, b"")
-
-
 def test_dates_as_text_are_dates_on_every_route(quick, table, tmp_path):
     frame = pd.read_csv(table)  # days are text, as most people have them
     # To the last digit, as we read them: old versions of pandas round.
@@ -186,6 +174,8 @@ def test_views_from_toml(quick, table, tmp_path):
             "twice",
         ),
         ("[[view", "cannot be read as TOML"),
+        ("view = " + "[" * 3000 + "]" * 3000, "nested too deeply"),
+        ("view = " + "{a = " * 3000 + "1" + "}" * 3000, "nested too deeply"),
     ],
 )
 def test_bad_views_are_one_line(quick, table, tmp_path, capsys, content, message):
@@ -370,6 +360,64 @@ def test_predictions_that_cannot_be_written_stop_before_the_work(table, tmp_path
     arguments = ["predict", tmp_path / "none.skops", table, "-o"]
     assert "is a file, not a folder" in fails(capsys, *arguments, table / "pred.csv")
     assert "is a directory" in fails(capsys, *arguments, tmp_path)
+
+
+def test_only_plain_files_are_replaced(table, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("activehuber.tables.read_table", None)  # before any work
+    monkeypatch.setattr("activehuber.persistence.load_model", None)
+    out, pipe, link = tmp_path / "out", tmp_path / "pipe", tmp_path / "link"
+    out.mkdir()
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "nothing")
+    (out / "labels.csv").symlink_to(table)
+    audited = ["audit", table, "--target", "price", "-o"]
+    predicted = ["predict", tmp_path / "model", table, "-o"]
+    counted = ["crowd", "count", tmp_path / "model", tmp_path, "-o", tmp_path / "c.csv"]
+    for arguments, words in (
+        ([*audited, out], "is a link, which is never replaced"),
+        ([*audited, link], "is a link; choose another folder"),
+        ([*audited, pipe], "is a pipe; choose another folder"),
+        ([*predicted, pipe], "is a pipe, which is never replaced"),
+        ([*predicted, link], "is a link, which is never replaced"),
+        ([*predicted, "/dev/null"], "is a device, which is never replaced"),
+        ([*counted, "--report", pipe], "is a pipe, which is never replaced"),
+    ):
+        for force in ([], ["--force"]):
+            line = fails(capsys, *arguments, *force)
+            # Read by the command as well, so that this may be what is said first.
+            assert words in line or "is read by this command" in line
+    assert pipe.is_fifo() and link.is_symlink() and (out / "labels.csv").is_symlink()
+
+
+@pytest.mark.parametrize("option", ["file", "folder", "inside"])
+def test_names_that_are_too_long_are_one_line(table, tmp_path, capsys, option):
+    long = "n" * 300
+    if option == "file":
+        arguments = ["predict", tmp_path / "none.skops", table, "-o", tmp_path / long]
+    else:
+        place = tmp_path / long if option == "folder" else tmp_path / long / "out"
+        arguments = ["audit", table, "--target", "price", "-o", place]
+    line = fails(capsys, *arguments)
+    assert "File name too long" in line and len(line) < 250
+
+
+def test_what_the_system_refuses_is_no_bug(table, tmp_path, capsys, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise OSError(errno.EMFILE, "Too many open files", "there")
+
+    monkeypatch.setattr("activehuber.tables.read_table", refuse)
+    line = fails(capsys, "audit", table, "--target", "price", "-o", tmp_path / "out")
+    assert line == "activehuber: there: Too many open files\n"
+
+
+def test_a_full_disk_is_one_line(quick, table, tmp_path, capsys, monkeypatch):
+    def full(number):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    line = fails(capsys, "audit", table, "--target", "price", "-o", tmp_path / "out")
+    assert "out cannot be written: No space left on device" in line
+    assert list(tmp_path.iterdir()) == [table]
 
 
 def test_files_of_a_folder_that_differ_are_one_line(tmp_path, rng, capsys, monkeypatch):

@@ -20,6 +20,7 @@ STOPPED = "stopped; no file was left half-written"
 # Ctrl-C, kill, and the terminal that is closed; Windows has no such thing as the last.
 SIGNALS = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
 
+_listening: list[int] = []
 _clean_ups: list[Callable[[], object]] = []
 # Signals that came while an exception was asked for, and how often that was.
 _heard: list[int] = []
@@ -28,6 +29,7 @@ _polite: list[None] = []
 
 def listen() -> None:
     """Let signals end this process; those that it was started to ignore stay ignored."""
+    _listening.append(os.getpid())
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _on_signal)
@@ -75,6 +77,8 @@ def exit_code() -> int:
 
 
 def _on_signal(number: int, frame: Any) -> None:
+    if os.getpid() not in _listening:  # a fork, with nothing of its own to clean up or say
+        os._exit(128 + number)
     if _polite and not _heard:
         _heard.append(number)
         raise KeyboardInterrupt

@@ -22,8 +22,9 @@ class _Forgiving(io.RawIOBase):
         The first failure; that the reader has gone is none.
     """
 
-    def __init__(self, raw: Any) -> None:
-        self._raw = raw
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream  # which closes its raw one when nobody has it any more
+        self._raw = getattr(stream.buffer, "raw", stream.buffer)
         self._gone = False
         self.error: OSError | None = None
 
@@ -70,12 +71,11 @@ def _occupy(number: int) -> None:
 
 
 def _guarded(stream: Any, errors: str) -> io.TextIOWrapper:
-    raw = getattr(stream.buffer, "raw", stream.buffer)
     return io.TextIOWrapper(
-        io.BufferedWriter(_Forgiving(raw)),
+        io.BufferedWriter(_Forgiving(stream)),
         encoding=stream.encoding,
         errors=errors,
-        line_buffering=stream.line_buffering or raw.isatty(),
+        line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
 

@@ -11,5 +11,7 @@ class TableError(ValueError):
 
 def shortened(value: Any, most: int = 30) -> str:
     """A value on one line, cut after some characters."""
-    text = " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
+    # Bytes of a file name that are no text are in it as halves of characters.
+    whole = str(value).encode("utf-8", "replace").decode()
+    text = " ".join("".join(c if c.isprintable() else " " for c in whole).split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
