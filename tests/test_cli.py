@@ -370,6 +370,8 @@ def test_only_plain_files_are_replaced(table, tmp_path, capsys, monkeypatch):
     os.mkfifo(pipe)
     link.symlink_to(tmp_path / "nothing")
     (out / "labels.csv").symlink_to(table)
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
     audited = ["audit", table, "--target", "price", "-o"]
     predicted = ["predict", tmp_path / "model", table, "-o"]
     counted = ["crowd", "count", tmp_path / "model", tmp_path, "-o", tmp_path / "c.csv"]
@@ -381,6 +383,7 @@ def test_only_plain_files_are_replaced(table, tmp_path, capsys, monkeypatch):
         ([*predicted, link], "is a link, which is never replaced"),
         ([*predicted, "/dev/null"], "is a device, which is never replaced"),
         ([*counted, "--report", pipe], "is a pipe, which is never replaced"),
+        ([*counted, "--report", loop], "is a link, which is never replaced"),
     ):
         for force in ([], ["--force"]):
             line = fails(capsys, *arguments, *force)

@@ -1,4 +1,4 @@
-"""What the system does to a command: signals at any moment; streams closed, full or in ASCII."""
+"""What the system does to a command: signals at any moment; streams closed, full, in ASCII."""
 
 import os
 import signal
@@ -283,7 +283,7 @@ def test_names_that_are_no_text(table, tmp_path):
         pytest.skip("this file system takes UTF-8 only")
     ended = child(MAIN, "audit", odd, "--target", "y", "-o", out)
     assert (ended.returncode, ended.stderr) == (0, b"") and b"out?" in ended.stdout
-    assert "t?.csv" in (out / "report.html").read_text("utf-8")
+    assert (out / "report.html").read_text("utf-8").endswith("</html>\n")
     other = tmp_path / os.fsdecode(b"\xfe.csv")
     ended = child(MAIN, "predict", out / "model.skops", odd, "-o", other)
     assert ended.returncode == 0 and other.exists()

@@ -757,7 +757,7 @@ def crowd_count_command(
 
     started = time.perf_counter()
     wanted = [output] if report is None else [output, report]
-    if report is not None and report.resolve() == output.resolve():
+    if report is not None and os.path.realpath(report) == os.path.realpath(output):
         raise TableError("-o and --report are the same file")
     _check_not_inputs(wanted, [model, frames])
     for path in wanted:

@@ -747,9 +747,9 @@ def _cell(value: Any) -> str:
 
 def harmless(text: str) -> str:
     """Text that no spreadsheet runs as a formula."""
-    if (text[:1].isalnum() and text[0] not in _UNSEEN) or _PLAIN_NUMBER.fullmatch(
-        text.strip(" ")
-    ):
+    if text[:1].isalnum() and text[0] not in _UNSEEN:  # nearly all
+        return text
+    if _PLAIN_NUMBER.fullmatch(text.strip(" ")):
         return text
     # Behind spaces, marks of byte order and the like, which may get lost on the way.
     first = next((c for c in text if c.isprintable() and c not in _UNSEEN), "")
