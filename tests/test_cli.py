@@ -18,6 +18,8 @@ from activehuber.cli import FILES, run
 from activehuber.datasets import make_spoilt_diabetes
 from tests.test_audit import Quick, make_table
 
+COMMAND = [sys.executable, "-m", "activehuber"]
+
 
 @pytest.fixture
 def quick(monkeypatch):
