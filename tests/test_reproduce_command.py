@@ -12,6 +12,7 @@ from activehuber.reproduce import command
 from activehuber.reproduce.data import MissingDataError
 from activehuber.reproduce.outcome import Cell, Outcome, Table, fact, facts
 from activehuber.reproduce.protocol import Split
+from activehuber.tables import TableError
 
 
 def made(run, name="curve"):
@@ -143,3 +144,13 @@ def test_a_method_cannot_change_the_truth():
     assert scored.mre == pytest.approx(2 / 9) and scored.accuracy == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="predictions wanted"):
         split.scored(lambda A, b, B: np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize("content", ["", "[" * 100_000, "3", '{"name": "uci"}', '"\\ud800"'])
+def test_a_file_of_an_earlier_run_that_is_damaged_is_said_before_the_work(content, tmp_path):
+    (tmp_path / "uci.json").write_text(content)
+    with pytest.raises(TableError, match=r"uci\.json cannot be read .*delete it or use"):
+        command.run_all({"curve": None}, tmp_path, quick=True, say=print)
+    # One that will be written anew does not matter: the work begins.
+    with pytest.raises(TypeError, match="not callable"):
+        command.run_all({"uci": None}, tmp_path, quick=True, say=print)
