@@ -9,9 +9,10 @@ import pytest
 from activehuber.cli import run
 from activehuber.crowd import command
 from activehuber.crowd.frames import open_frames, write_images, write_video
-from activehuber.crowd.model import load_model, model_bytes
+from activehuber.crowd.model import MODEL, load_model, model_bytes
 from activehuber.crowd.synthetic import synthetic_camera
 from activehuber.persistence import CROWD_FORMAT, read_state, state_bytes
+from activehuber.schema import record
 from activehuber.tables import TableError
 
 N = 120
@@ -328,12 +329,13 @@ def test_a_page_that_cannot_be_written_stops_before_the_work(camera, trained, tm
     ],
 )
 def test_a_model_that_was_tampered_with_is_damaged(trained, tmp_path, part, value):
-    state = read_state(trained / "model.skops", CROWD_FORMAT)
+    state = read_state(trained / "model.skops", CROWD_FORMAT, MODEL)
     *outer, last = part.split(".")
     inner = state[outer[0]] if outer else state
     assert last in inner
     inner[last] = value
     content = {k: v for k, v in state.items() if k not in ("format", "version", "activehuber")}
-    (tmp_path / "m.skops").write_bytes(state_bytes(CROWD_FORMAT, content))
+    any_state = record(dict.fromkeys(content, lambda value, where, sizes: None))
+    (tmp_path / "m.skops").write_bytes(state_bytes(CROWD_FORMAT, content, any_state))
     with pytest.raises(TableError, match="is damaged"):
         load_model(tmp_path / "m.skops")

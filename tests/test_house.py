@@ -59,6 +59,8 @@ FLOW = [
     "markup",
     "report",
     "tables",
+    "schema",
+    "archive",
     "features",
     "datasets",
     "audit",

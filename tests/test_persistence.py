@@ -16,6 +16,7 @@ from activehuber import HLRegressor, View
 from activehuber.audit import audit, choice
 from activehuber.persistence import (
     FORMAT,
+    REGRESSOR,
     Model,
     load_model,
     model_bytes,
@@ -25,6 +26,7 @@ from activehuber.persistence import (
     save_model,
     state_bytes,
 )
+from activehuber.schema import record
 from activehuber.tables import TableError
 from tests.test_audit import Quick, make_table
 
@@ -97,8 +99,10 @@ def test_approximated_round_trip(rng, tmp_path, approximation):
     model = HLRegressor(
         approximation=approximation, n_components=20, random_state=1, views=views, alpha=0.1
     ).fit(X, y)
-    (tmp_path / "m.skops").write_bytes(state_bytes(FORMAT, {"model": regressor_state(model)}))
-    again = regressor_of(read_state(tmp_path / "m.skops", FORMAT)["model"])
+    rule = record({"model": REGRESSOR})
+    content = state_bytes(FORMAT, {"model": regressor_state(model)}, rule)
+    (tmp_path / "m.skops").write_bytes(content)
+    again = regressor_of(read_state(tmp_path / "m.skops", FORMAT, rule)["model"])
     new = rng.normal(size=(9, 3))
     np.testing.assert_array_equal(again.predict(new), model.predict(new))
     np.testing.assert_array_equal(again.predict_interval(new), model.predict_interval(new))
@@ -180,13 +184,8 @@ def node(module, name, loader, **more):
         {"__loader__": "FunctionNode"},
     ],
 )
-def test_files_that_name_other_types_are_refused(path, bad, monkeypatch):
-    """Hidden anywhere in a good file; skops itself is not even asked."""
-
-    def never(*args, **kwargs):
-        raise AssertionError("the file was opened")
-
-    monkeypatch.setattr(skops, "loads", never)
+def test_files_that_name_other_types_are_refused(path, bad):
+    """Hidden anywhere in a good file; skops would open some of them."""
     for where in ("content", "key_types", "deep"):
         schema = json.loads(zipfile.ZipFile(path).read("schema.json"))
         if where == "deep":
@@ -194,7 +193,7 @@ def test_files_that_name_other_types_are_refused(path, bad, monkeypatch):
         else:
             schema[where] = bad
         rewrite(path, path.with_name("bad.skops"), schema)
-        with pytest.raises(TableError, match="holds types that no model of activehuber has"):
+        with pytest.raises(TableError, match="no model file of activehuber.*not opened"):
             load_model(path.with_name("bad.skops"))
 
 
@@ -276,5 +275,7 @@ def test_what_cannot_be_saved_says_so(found, rng):
         rng.normal(size=(10, 2)), np.arange(10.0)
     )
     found.model.steps[-1] = ("estimator", model)
-    with pytest.raises(TableError, match="cannot hold"):
+    with pytest.raises(
+        TableError, match="cannot be saved: model.estimator.params.kernel must be"
+    ):
         model_bytes(model_of(found))

@@ -125,7 +125,7 @@ def _landmark_rows(
     candidates, seen = np.concatenate([sample, taken[: len(others)]]), taken[len(others) :]
     functions = np.zeros((len(seen), len(candidates)))
     for kernel, own in zip(kernels, columns, strict=True):
-        functions += Landmarks(kernel, _of_view(candidates, own), sample)(_of_view(seen, own))
+        functions += Landmarks(kernel, _of_view(candidates, own))(_of_view(seen, own))
     if not np.all(np.isfinite(functions)):
         return sample  # which says so
     chosen = landmark_choice.forward_choice(functions, labels[looked_at], wanted)

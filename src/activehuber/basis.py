@@ -20,7 +20,7 @@ from scipy.linalg import lapack
 
 from activehuber._typing import Matrix, Vector
 from activehuber.kernels import Kernel
-from activehuber.linalg import BreakdownError, cholesky_in_place
+from activehuber.linalg import BreakdownError
 
 APPROXIMATION_NAMES = ("nystrom", "fourier", "linear")
 # Kernels that are the mean of random waves.
@@ -56,17 +56,22 @@ class Landmarks:
     ----------
     rows : ndarray of shape (p, d)
         Z, linearly independent in the kernel's space.
-    whitening : ndarray of shape (p, p)
-        L⁻ᵀ.
+    inverse : ndarray of shape (p, p) or None
+        L⁻ᵀ; None where nothing is fitted.
     """
 
     kernel: Kernel
     rows: Matrix
-    whitening: Matrix
+    inverse: Matrix | None = None
 
     @property
     def width(self) -> int:
         return len(self.rows)
+
+    @property
+    def whitening(self) -> Matrix:
+        assert self.inverse is not None, "predictions do without it"
+        return self.inverse
 
     def __call__(self, X: Matrix) -> Matrix:
         out = np.empty((len(X), len(self.rows)))
@@ -206,7 +211,7 @@ def times_upper(rows: Matrix, upper: Matrix) -> Matrix:
 def landmarks(kernel: Kernel, rows: Matrix) -> Landmarks:
     """Landmarks among some rows: those that are linearly independent, by pivoted Cholesky."""
     # As it comes, not symmetrised, to see whether it is symmetric.
-    gram = Landmarks(kernel, rows, rows)(rows)
+    gram = Landmarks(kernel, rows)(rows)
     if not np.all(np.isfinite(gram)):
         raise ValueError(
             "kernel values are not finite: they overflow, or the callable is wrong; "
@@ -235,12 +240,6 @@ def landmarks(kernel: Kernel, rows: Matrix) -> Landmarks:
             "kernel"
         )
     return Landmarks(kernel, np.ascontiguousarray(rows[kept]), whitening)
-
-
-def whitened_landmarks(kernel: Kernel, rows: Matrix) -> Landmarks:
-    """Landmarks that have been found to be independent, in their order."""
-    lower = np.tril(cholesky_in_place(kernel.gram(rows)))
-    return Landmarks(kernel, np.ascontiguousarray(rows), _inverse_transposed(lower))
 
 
 def _at_width(functions: Functions, kernel: Kernel, factor: float) -> Functions:

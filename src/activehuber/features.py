@@ -72,7 +72,8 @@ class Numbers:
         filled = np.where(np.isnan(values), self.fill, values)
         safe = np.where(self.scale > 0.0, self.scale, 1.0)
         # Divided before the difference is taken: it may be too large for a double.
-        out = (filled / safe - self.centre / safe) * (self.scale > 0.0)
+        with np.errstate(over="ignore"):  # it is cut
+            out = (filled / safe - self.centre / safe) * (self.scale > 0.0)
         return np.clip(out, -FARTHEST, FARTHEST)
 
     def take(self, keep: np.ndarray) -> Numbers:
@@ -321,28 +322,21 @@ class TableFeatures(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> TableFeatures:
-        """The transformer of a `state`."""
+        """The transformer of a `state`; `persistence.FEATURES` says what that must be."""
         out = cls()
-        out.columns_ = tuple(map(str, state["columns"]))
-        out.kinds_ = tuple(map(str, state["kinds"]))
-        out._numbers = Numbers(**{key: _floats(v) for key, v in state["numbers"].items()})
-        out._gaps = np.asarray(state["gaps"], dtype=bool)
+        out.columns_, out.kinds_ = tuple(state["columns"]), tuple(state["kinds"])
+        out._numbers, out._gaps = Numbers(**state["numbers"]), state["gaps"]
         out._categories = {
-            str(name): Category(tuple(map(str, levels)), bool(pooled))
+            name: Category(tuple(levels), pooled)
             for name, levels, pooled in state["categories"]
         }
         out._dates, out._origins, out._date_gaps, out._layouts = {}, {}, {}, {}
         for name, origin, gaps, layout, numbers in state["dates"]:
-            out._dates[str(name)] = Numbers(**{k: _floats(v) for k, v in numbers.items()})
-            out._origins[str(name)], out._date_gaps[str(name)] = int(origin), bool(gaps)
-            out._layouts[str(name)] = None if layout is None else str(layout)
-        out.left_out_ = {str(name): str(why) for name, why in state["left_out"]}
-        out.sentences_ = tuple(map(str, state["sentences"]))
+            out._dates[name], out._origins[name] = Numbers(**numbers), origin
+            out._date_gaps[name], out._layouts[name] = gaps, layout
+        out.left_out_ = {name: why for name, why in state["left_out"]}
+        out.sentences_ = tuple(state["sentences"])
         out._lay_out()
-        if len(out._numbers.fill) != len(out._gaps) or len(out._gaps) != sum(
-            kind == NUMBER for kind in out.kinds_
-        ):
-            raise ValueError("numbers of the features do not fit their columns")
         return out
 
     # --- learning -----------------------------------------------------------------------
@@ -449,12 +443,10 @@ class TableFeatures(TransformerMixin, BaseEstimator):
                 category = self._categories[name]
                 mine = [f"{name} = {level}" for level in category.levels]
                 mine += [f"{name} = (other)"] if category.pooled else []
-            elif kind == DATE:
+            else:
                 used = np.flatnonzero(self._dates[name].scale > 0.0)
                 mine = [f"{name} {DATE_PARTS[i]}" for i in used]
                 mine += [f"{name} missing"] if self._date_gaps[name] else []
-            else:
-                raise ValueError(f"column {name!r} is of the unknown kind {kind!r}")
             names += mine
             source += [index] * len(mine)
         self._names, self.source_ = names, np.array(source, dtype=int)
@@ -650,13 +642,6 @@ def _date_parts(dates: np.ndarray, origin: int) -> Matrix:
 
 def _plain(numbers: Numbers) -> dict[str, np.ndarray]:
     return {"fill": numbers.fill, "centre": numbers.centre, "scale": numbers.scale}
-
-
-def _floats(values: Any) -> np.ndarray:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or not np.all(np.isfinite(array)):
-        raise ValueError("numbers of the features are damaged")
-    return array
 
 
 # --- words ------------------------------------------------------------------------------

@@ -1,17 +1,13 @@
-"""A model in a file: skops with nothing in it but dicts, lists, text, numbers and arrays.
+"""A model in a file: dicts, lists, text, numbers and arrays, and nothing else.
 
 A fitted model is taken apart into plain values and put together again by this module, so the
-file names no class of ours and none of anyone else. Before anything is made of a file, its
-table of contents is read as text, and a file that names any other type is refused.
+file names no class of ours and none of anyone else. What such values must be is said once, in
+the rules below: they are checked when a file is written, when its arrays have told their shapes
+but have not been read, and when they have been.
 """
 
 from __future__ import annotations
 
-import io
-import itertools
-import json
-import zipfile
-import zlib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,36 +15,332 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from activehuber.basis import Basis, Columns, Landmarks, Waves, whitened_landmarks
+from activehuber.archive import pack, unpack
+from activehuber.basis import (
+    APPROXIMATION_NAMES,
+    Basis,
+    Columns,
+    Landmarks,
+    Waves,
+)
 from activehuber.classifier import HLClassifier
-from activehuber.features import TableFeatures
+from activehuber.features import CATEGORY, DATE, DATE_PARTS, FLAG, NUMBER, TableFeatures
 from activehuber.fitting import Data, Evidence, Fitted, Settings
-from activehuber.noise_rates import Calibration
+from activehuber.graphs import GRAPH_NAMES
+from activehuber.kernels import KERNEL_NAMES
+from activehuber.noise_rates import SLOPES, Calibration
 from activehuber.problem import Certificate
 from activehuber.regressor import HLRegressor
 from activehuber.rows import LostRows
-from activehuber.tables import TableError, first_line, write_file
+from activehuber.schema import (
+    Rule,
+    Sizes,
+    array,
+    case,
+    distinct,
+    either,
+    fits,
+    flag,
+    items,
+    must_be,
+    nothing,
+    number,
+    one_of,
+    optional,
+    record,
+    sequence,
+    shown,
+    text,
+    whole,
+)
+from activehuber.tables import DATE_LAYOUTS, TableError, first_line, write_file
+from activehuber.validation import ALGORITHM_NAMES, THRESHOLD_NAMES, check_weights
 from activehuber.views import View
 
-FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 4
-# The layout of skops files that is written; skops reads this one and later ones.
-SKOPS_PROTOCOL = 2
-# The only types a model file may name: (module, class, how skops makes it).
-TRUSTED = frozenset(
-    [
-        ("builtins", "dict", "DictNode"),
-        ("builtins", "list", "ListNode"),
-        ("builtins", "str", "JsonNode"),
-        ("builtins", "str", "TypeNode"),
-        ("numpy", "ndarray", "NdArrayNode"),
-    ]
-)
-# Bytes of the table of contents, and of all parts unpacked, at most.
-MOST_CONTENTS, MOST_BYTES = 2**28, 2**34
-# The key that stands for an array among the values.
-ARRAY = "array of the file"
+FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 5
+COMMANDS = {FORMAT: "activehuber predict", CROWD_FORMAT: "activehuber crowd count"}
+# What every file says of itself.
+HEAD = ("format", "version", "activehuber")
 _CERTIFICATE = tuple(field.name for field in fields(Certificate))
 _EVIDENCE = tuple(field.name for field in fields(Evidence))
+
+# --- what the values must be ------------------------------------------------------------
+#
+# Sizes: n rows, d features, q targets, m views, v features of a view, p functions of a basis,
+# k columns of numbers, c columns in use.
+
+# Numbers that can be added up without becoming infinite.
+ordinary = number(-1e300, 1e300)
+positive, not_negative = number(0.0, above=True), number(0.0)
+anything = number(finite=False)
+
+
+def _numbers_fit(value: Any, where: str, sizes: Sizes) -> None:
+    """Numbers over their scale must be finite; what is learnt from a table is far from that."""
+    fill, centre, scale = value["fill"], value["centre"], value["scale"]
+    if isinstance(scale, np.ndarray):
+        used = scale > 0.0
+        far = np.maximum(np.abs(fill), np.abs(centre))[used] > 1e15 * scale[used]
+        if np.any(far):
+            raise ValueError(f"{where} has scales that are far too small")
+
+
+def _numbers(size: int | str) -> Rule:
+    """Fill, centre and scale of columns of numbers."""
+    each = array("f", size)
+    return record(
+        {"fill": each, "centre": each, "scale": array("f", size, low=0.0)}, _numbers_fit
+    )
+
+
+def _columns_fit(value: Any, where: str, sizes: Sizes) -> None:
+    """Every column has what its kind asks for, and no other has."""
+    kinds = dict(zip(value["columns"], value["kinds"], strict=True))
+    distinct(value["columns"], f"{where}.columns")
+    for kind, key in ((CATEGORY, "categories"), (DATE, "dates")):
+        named = [entry[0] for entry in value[key]]
+        if sorted(named) != sorted(name for name in kinds if kinds[name] == kind):
+            raise ValueError(f"{where}.{key} are not those of the columns")
+    for name, levels, _ in value["categories"]:
+        distinct(levels, f"{where}: levels of {shown(name)}")
+    found = value["kinds"].count(NUMBER)
+    must_be(fits("k", found, sizes), where, f"of {sizes['k']} columns of numbers", found)
+
+
+FEATURES = record(
+    {
+        "columns": items(text, "c"),
+        "kinds": items(one_of(NUMBER, FLAG, CATEGORY, DATE), "c"),
+        "numbers": _numbers("k"),
+        "gaps": array("b", "k"),
+        "categories": items(sequence(text, items(text), flag)),
+        "dates": items(
+            sequence(
+                text,
+                # So that the day it is on can be told, too.
+                whole(-(2**63) + 86_400 * 10**9, 2**63 - 1),
+                flag,
+                optional(one_of(*DATE_LAYOUTS)),
+                _numbers(len(DATE_PARTS)),
+            )
+        ),
+        "left_out": items(sequence(text, text)),
+        "sentences": items(text),
+    },
+    _columns_fit,
+)
+
+# What the regressor itself and a view have in common.
+KERNEL: dict[str, Rule] = {
+    "kernel": one_of(*(name for name in KERNEL_NAMES if name != "precomputed")),
+    "degree": whole(1),
+    "coef0": ordinary,
+    "kernel_params": nothing,
+    "graph": either(one_of(*GRAPH_NAMES), array("fiub", "n", "n")),
+    "n_neighbors": whole(1),
+}
+VIEW = record(
+    {
+        "columns": array("i", "v", low=0),
+        "gamma": either(positive, array("f", "v", low=0.0)),
+        **KERNEL,
+        "name": optional(text),
+    }
+)
+
+
+def _views(value: Any, where: str, sizes: Sizes) -> None:
+    """Their number is m, and v0, v1, ... say how many features each has."""
+    if value is None:
+        must_be(fits("m", 1, sizes), where, f"those of {sizes['m']} weights", value)
+        sizes["v0"] = sizes["d"]
+        return
+    items(VIEW, "m")(value, where, sizes)
+    for place, view in enumerate(value):
+        sizes[f"v{place}"] = view["columns"].shape[0]
+
+
+PARAMS: dict[str, Rule] = {
+    "views": _views,
+    **KERNEL,
+    "gamma": either(
+        one_of("scale", "auto", "loo"),
+        positive,
+        items(not_negative, "d"),
+        array("fiub", "d", low=0.0),
+    ),
+    "view_weights": either(
+        one_of("uniform", "learn"), items(not_negative, "m"), array("fiub", "m", low=0.0)
+    ),
+    "alpha": positive,
+    "manifold": not_negative,
+    "agreement": not_negative,
+    "threshold": either(one_of(*THRESHOLD_NAMES), number(0.0, finite=False)),
+    "removal": optional(positive),
+    "n_refinements": whole(),
+    "threshold_step": positive,
+    "algorithm": one_of(*ALGORITHM_NAMES),
+    "fit_intercept": either(flag, ordinary),
+    "tol": positive,
+    "max_iter": whole(1),
+    "verbose": either(flag, ordinary),
+    "approximation": optional(one_of(*APPROXIMATION_NAMES)),
+    "n_components": whole(1),
+    "block_size": either(one_of("auto"), whole(1)),
+    "random_state": optional(whole(0, 2**32 - 1)),
+}
+# A classifier keeps what it was given; what it came to is in its regressor.
+CLASSIFIER_PARAMS = PARAMS | {
+    "alpha": either(one_of("loo"), positive),
+    "noise_rates": either(
+        nothing, one_of("estimate"), sequence(number(0.0, 1.0), number(0.0, 1.0))
+    ),
+}
+FITTED: dict[str, Rule] = {
+    "intercept": ordinary,
+    "view_weights": array("f", "m", low=0.0, high=1e6),
+    "view_weights_residual": anything,
+    "threshold": anything,
+    "thresholds": array("f", range(1, 2**20), nan=True, inf=True),
+    "removed": array("b", "n"),
+    "residuals": array("f", "n", nan=True),
+    "certificate": record(dict.fromkeys(_CERTIFICATE, anything)),
+    "n_iter": whole(),
+    "n_labelled": whole(),
+    "sigma": optional(not_negative),
+    "evidence": record(
+        {
+            "scale": anything,
+            "loo_residuals": array("f", "n", nan=True, low=-1e300, high=1e300),
+            "loo_inflation": array("f", "n", nan=True, inf=True),
+            "label_quality": array("f", "n", nan=True, low=0.0, high=1.0),
+        }
+    ),
+}
+
+
+FUNCTIONS = case(
+    lambda state: next(iter(sorted(state)), ""),
+    {
+        "landmarks": record({"landmarks": array("f", "w", "v")}),
+        "frequencies": record({"frequencies": array("f", "v", "w")}),
+        "centre": record({"centre": array("f", "v"), "normalised": flag}),
+    },
+)
+
+
+def _basis(value: Any, where: str, sizes: Sizes) -> None:
+    """Functions of the views, p in all, of as many features as these have."""
+    must_be(isinstance(value, list) and len(value) == sizes["m"], where, "of all views", value)
+    sizes["p"] = 0
+    for place, state in enumerate(value):
+        own = {"v": sizes[f"v{place}"]}
+        FUNCTIONS(state, f"{where}[{place}]", own)
+        # Of the columns themselves there are as many as features; a wave is two functions.
+        sizes["p"] += own.get("w", own["v"]) * (2 if "frequencies" in state else 1)
+
+
+def _fit_fits(value: Any, where: str, sizes: Sizes) -> None:
+    """What cannot be said of one value alone."""
+    must_be(min(sizes[s] for s in "nqdm") > 0, where, "of something", 0)
+    must_be(value["several"] or sizes["q"] == 1, f"{where}.several", "true", value["several"])
+    gamma, kind = value["params"]["gamma"], value["params"]["approximation"]
+    known = value["params"]["views"] is not None or not isinstance(gamma, (str, list))
+    must_be(known, f"{where}.params.gamma", "what it came to", gamma)
+    must_be((kind is None) == (value["basis"] is None), where, "one with a basis", kind)
+    if isinstance(value["y"], np.ndarray):
+        check_weights(value["weights"], value["y"])
+
+
+def _regressor(more: dict[str, Rule]) -> Rule:
+    """A fitted `HLRegressor`, exact or in a basis, with more in the same record."""
+
+    def kind(X: Rule, basis: Rule, coefficients: Rule) -> Rule:
+        fitted = record({**FITTED, "coefficients": coefficients})
+        return record(
+            {
+                **more,
+                "n_features": whole(1, size="d"),
+                "params": record(PARAMS),
+                "X": X,
+                "basis": basis,
+                "y": array("f", "n", "q", nan=True),
+                "weights": array("f", "n", low=0.0),
+                "trusted": array("b", "n", "q"),
+                "several": flag,
+                "fitted": items(fitted, "q"),
+            },
+            _fit_fits,
+        )
+
+    exact = kind(array("f", "n", "d"), nothing, array("f", "n", "m", low=-1e300, high=1e300))
+    approximated = kind(nothing, _basis, array("f", "p", low=-1e300, high=1e300))
+    choices = {True: exact, False: approximated}
+    return case(lambda state: state.get("X") is not None, choices)
+
+
+def _classes_fit(value: Any, where: str, sizes: Sizes) -> None:
+    """As many targets as classes, but one for two of them."""
+    classes, rates = value["classes"], value["noise_rates"]
+    k, several = classes.shape[0], value["regressor"]["several"]
+    good = k > 1 and sizes["q"] == (1 if k == 2 else k) and several == (k > 2)
+    must_be(good, f"{where}.classes", f"those of {sizes['q']} targets", classes)
+    good = rates is None or (k == 2 and sum(rates) < 1.0)
+    must_be(good, f"{where}.noise_rates", "two with a sum below 1", rates)
+    if isinstance(classes, np.ndarray):
+        distinct(classes.tolist(), f"{where}.classes")
+        if classes.dtype.kind == "U":
+            items(text)(classes.tolist(), f"{where}.classes", sizes)
+
+
+REGRESSOR = _regressor({})
+slope = number(*SLOPES)
+ESTIMATOR = case(
+    lambda state: state.get("kind"),
+    {
+        "regressor": _regressor({"kind": one_of("regressor")}),
+        "classifier": record(
+            {
+                "kind": one_of("classifier"),
+                "regressor": REGRESSOR,
+                "params": record(CLASSIFIER_PARAMS),
+                "classes": array("biufU", range(2, 2**31)),
+                "cut": ordinary,
+                "noise_rates": optional(sequence(number(0.0, 1.0), number(0.0, 1.0))),
+                "calibration": sequence(slope, slope),
+                "removed": array("b", "n"),
+                "label_quality": array("f", "n", nan=True, low=0.0, high=1.0),
+            },
+            _classes_fit,
+        ),
+    },
+)
+
+
+def _width_fits(value: Any, where: str, sizes: Sizes) -> None:
+    """The table makes as many features as the estimator takes; before that, not fewer."""
+    state, d = value["features"], sizes["d"]
+    if isinstance(state["gaps"], np.ndarray):
+        width = len(TableFeatures.from_state(state).source_)
+        if width != d:
+            raise ValueError(f"the fit has {d} features, the table {width}")
+    levels = sum(len(entry[1]) for entry in state["categories"])
+    most = levels + (1 + len(DATE_PARTS)) * len(state["columns"])
+    must_be(d <= most, where, f"of {most} features at most", d)
+
+
+MODEL = record(
+    {
+        "target": text,
+        "id": optional(text),
+        "coverage": number(1e-9, 1.0 - 1e-9),
+        "features": FEATURES,
+        "estimator": ESTIMATOR,
+    },
+    _width_fits,
+)
+
+# --- files ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -93,26 +385,26 @@ class Model:
 
 def model_bytes(model: Model) -> bytes:
     """The content of a model file."""
-    return state_bytes(
-        FORMAT,
-        {
-            "target": model.target,
-            "id": model.id_column,
-            "coverage": float(model.coverage),
-            "features": model.features.state(),
-            "estimator": _estimator_state(model.estimator),
-        },
-    )
+    state = {
+        "target": model.target,
+        "id": model.id_column,
+        "coverage": float(model.coverage),
+        "features": model.features.state(),
+        "estimator": _estimator_state(model.estimator),
+    }
+    return state_bytes(FORMAT, state, MODEL)
 
 
-def state_bytes(kind: str, state: dict[str, Any]) -> bytes:
-    """A model file of some kind; `state` holds plain values and arrays only."""
+def state_bytes(kind: str, state: dict[str, Any], rule: Rule) -> bytes:
+    """A model file of some kind; `state` holds plain values and arrays that keep the rule."""
     import activehuber
 
-    head = {"format": kind, "version": VERSION, "activehuber": activehuber.__version__}
-    arrays: dict[str, np.ndarray] = {}
-    values = json.dumps(_without_arrays({**head, **state}, arrays, "model"))
-    return _skops_bytes(values, arrays)
+    try:
+        rule(state, "model", {})
+    except ValueError as error:
+        raise TableError(f"the model cannot be saved: {first_line(error)}") from None
+    head = (kind, VERSION, activehuber.__version__)
+    return pack({**dict(zip(HEAD, head, strict=True)), **state})
 
 
 def save_model(model: Model, path: str | Path) -> None:
@@ -167,7 +459,7 @@ def load_model(path: str | Path) -> Model:
     >>> bool(np.allclose(again.pipeline.predict(X), pipeline.predict(X)))
     True
     """
-    state = read_state(path, FORMAT)
+    state = read_state(path, FORMAT, MODEL)
     try:
         pipeline = Pipeline(
             [
@@ -175,143 +467,35 @@ def load_model(path: str | Path) -> Model:
                 ("estimator", _estimator_of(state["estimator"])),
             ]
         )
-        name = state["id"]
-        model = Model(
-            pipeline,
-            str(state["target"]),
-            None if name is None else str(name),
-            float(state["coverage"]),
-        )
-        _check_fit(model)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise TableError(f"{Path(path).name} is damaged: {first_line(error)}") from None
-    return model
+    return Model(pipeline, state["target"], state["id"], float(state["coverage"]))
 
 
-def read_state(path: str | Path, kind: str) -> dict[str, Any]:
+def read_state(path: str | Path, kind: str, rule: Rule) -> dict[str, Any]:
     """The plain values of a model file of some kind; any other file is refused, never run."""
     path = Path(path)
-    if path.is_dir():
-        raise TableError(f"{path} is a directory; give the file model.skops in it")
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise TableError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise TableError(f"{path} cannot be read: {error.strerror or error}") from None
-    state = _read_state(content, path.name)
+
+    def check(state: Any) -> None:
+        _check_head(state, kind, path.name)
+        rule({k: v for k, v in state.items() if k not in HEAD}, "model", {})
+
+    return unpack(path, check)
+
+
+def _check_head(state: Any, kind: str, name: str) -> None:
     found = state.get("format") if isinstance(state, dict) else None
     if found != kind:
-        known = {FORMAT: "activehuber predict", CROWD_FORMAT: "activehuber crowd count"}
-        use = f"; it is one for {known[str(found)]}" if str(found) in known else ""
-        raise TableError(f"{path.name} is no model for {known[kind]}{use}")
+        known = isinstance(found, str) and found in COMMANDS
+        use = f"; it is one for {COMMANDS[str(found)]}" if known else ""
+        raise TableError(f"{name} is no model for {COMMANDS[kind]}{use}")
     version = state.get("version")
-    if version != VERSION:
+    if type(version) is not int or version != VERSION:
         raise TableError(
-            f"{path.name} has format {version!r}, but this version of activehuber reads "
-            f"{VERSION}; it was written by activehuber {state.get('activehuber')!r}: use that, "
-            "or make the model again"
+            f"{name} has format {shown(version)}, but this version of activehuber reads "
+            f"{VERSION}; it was written by activehuber {shown(state.get('activehuber'))}: use "
+            "that, or make the model again"
         )
-    return state
-
-
-def _skops_bytes(values: str, arrays: dict[str, np.ndarray]) -> bytes:
-    """The file that skops writes for `{"values": values, "arrays": arrays}`.
-
-    Written here because importing skops takes as long as auditing a small table; what is
-    written is read with skops. Nothing in it depends on when or where it was written.
-    """
-    numbers = itertools.count(1)
-
-    def node(kind: str, maker: str, module: str = "builtins", **more: Any) -> dict[str, Any]:
-        named = {"__class__": kind, "__module__": module, "__loader__": maker}
-        return {**named, **more, "__id__": next(numbers)}
-
-    def mapping(content: dict[str, Any]) -> dict[str, Any]:
-        types = node("list", "ListNode", content=[node("str", "TypeNode") for _ in content])
-        return node("dict", "DictNode", content=content, key_types=types)
-
-    files = {name: f"{number}.npy" for number, name in enumerate(arrays)}
-    contents = mapping(
-        {
-            "values": node("str", "JsonNode", content=json.dumps(values), is_json=True),
-            "arrays": mapping(
-                {
-                    name: node("ndarray", "NdArrayNode", "numpy", type="numpy", file=file)
-                    for name, file in files.items()
-                }
-            ),
-        }
-    )
-    contents |= {"protocol": SKOPS_PROTOCOL, "_skops_version": "activehuber"}
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, file in files.items():
-            part = io.BytesIO()
-            np.save(part, arrays[name], allow_pickle=False)
-            _add_part(archive, file, part.getvalue())
-        _add_part(archive, "schema.json", json.dumps(contents).encode())
-    return made.getvalue()
-
-
-def _add_part(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    part = zipfile.ZipInfo(name)
-    part.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(part, content, compresslevel=1)
-
-
-def _read_state(content: bytes, name: str) -> dict[str, Any]:
-    """The plain values of a file, after a look at every type that it names."""
-    foreign = f"{name} is no model file of activehuber, or is damaged; it was not opened"
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            parts = {part.filename: part.file_size for part in archive.infolist()}
-            if "schema.json" not in parts:
-                raise TableError(foreign)
-            if parts["schema.json"] > MOST_CONTENTS or sum(parts.values()) > MOST_BYTES:
-                raise TableError(f"{name} unpacks to far too much; it was not opened")
-            contents = json.loads(archive.read("schema.json"))
-        named = set(_named_types(contents))
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError, RecursionError) as error:
-        if isinstance(error, TableError):
-            raise
-        raise TableError(foreign) from None
-    except (NotImplementedError, RuntimeError, KeyError, zlib.error):
-        raise TableError(foreign) from None
-    strange = sorted(f"{module}.{kind}" for module, kind, maker in named - TRUSTED)
-    if strange or not named:
-        found = f" ({strange[0]})" if strange else ""
-        raise TableError(
-            f"{name} holds types that no model of activehuber has{found}; it was not opened"
-        )
-    from skops import io as skops
-
-    try:
-        state = skops.loads(content, trusted=[])
-    except Exception as error:
-        # skops lets through whatever a damaged part raises; nothing has been run.
-        raise TableError(f"{name} is damaged: {first_line(error)}") from None
-    try:
-        return _with_arrays(json.loads(state["values"]), state["arrays"])
-    except (KeyError, TypeError, ValueError, RecursionError):
-        raise TableError(foreign) from None
-
-
-def _named_types(node: Any) -> Any:
-    """All (module, class, maker) in a table of contents; a nameless node is strange too."""
-    stack = [node]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, list):
-            stack.extend(item)
-        elif isinstance(item, dict):
-            if {"__class__", "__module__", "__loader__"} & set(item):
-                maker = str(item.get("__loader__"))
-                kind = item.get("type", "numpy") if maker == "NdArrayNode" else "numpy"
-                # Arrays of objects are not ours either.
-                maker = maker if kind == "numpy" else f"{maker} of objects"
-                yield str(item.get("__module__")), str(item.get("__class__")), maker
-            stack.extend(value for value in item.values() if isinstance(value, (list, dict)))
 
 
 # --- estimators, taken apart and put together -------------------------------------------
@@ -323,8 +507,8 @@ def _estimator_state(model: Any) -> dict[str, Any]:
         rates = model.noise_rates_
         return {
             "kind": "classifier",
-            "params": _params_state(model),
-            "classes": np.asarray(model.classes_),
+            "params": _params_state(model, model.estimator_._settings),
+            "classes": _without_objects(model.classes_),
             "regressor": regressor_state(model.estimator_),
             "cut": float(model.cut_),
             "noise_rates": None if rates is None else [float(rate) for rate in rates],
@@ -342,19 +526,14 @@ def _estimator_state(model: Any) -> dict[str, Any]:
 def _estimator_of(state: dict[str, Any]) -> Any:
     if state["kind"] == "regressor":
         return regressor_of(state)
-    if state["kind"] != "classifier":
-        raise ValueError(f"unknown kind {state['kind']!r}")
-    model = HLClassifier(**_params_of(state["params"]))
-    inner = regressor_of(state["regressor"])
-    model.classes_, model.estimator_ = np.asarray(state["classes"]), inner
+    model, inner = HLClassifier(**_params_of(state["params"])), regressor_of(state["regressor"])
+    model.classes_, model.estimator_ = state["classes"], inner
     rates = state["noise_rates"]
     model.noise_rates_ = None if rates is None else (float(rates[0]), float(rates[1]))
     model._take_attributes()
-    model.removed_ = np.asarray(state["removed"], dtype=bool)
-    model.label_quality_ = np.asarray(state["label_quality"], dtype=np.float64)
+    model.removed_, model.label_quality_ = state["removed"], state["label_quality"]
     model.cut_ = float(state["cut"])
-    above, below = state["calibration"]
-    model._calibration = Calibration(float(above), float(below))
+    model._calibration = Calibration(*map(float, state["calibration"]))
     model.n_features_in_ = inner.n_features_in_
     return model
 
@@ -365,7 +544,7 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
         raise TableError("a model with a precomputed kernel cannot be saved")
     evidence = model._label_evidence()
     y, weights, trusted = model._labels_fit
-    params = _params_state(model)
+    params = _params_state(model, model._settings)
     # As the fit used them: what "scale" and "loo" stood for is not worked out again.
     params["alpha"] = float(model._settings.alpha)
     if not isinstance(params["random_state"], int):
@@ -409,18 +588,15 @@ def _basis_state(basis: Basis | None) -> list[Any] | None:
     return states
 
 
-def _basis_of(states: list[Any] | None, settings: Settings) -> Basis | None:
-    if states is None:
-        return None
+def _basis_of(states: list[Any], settings: Settings) -> Basis:
     functions: list[Any] = []
     for state, view in zip(states, settings.views, strict=True):
-        arrays = {k: np.asarray(v, dtype=np.float64) for k, v in state.items()}
         if "landmarks" in state:
-            functions.append(whitened_landmarks(view.kernel, arrays["landmarks"]))
+            functions.append(Landmarks(view.kernel, state["landmarks"]))
         elif "frequencies" in state:
-            functions.append(Waves(arrays["frequencies"]))
+            functions.append(Waves(state["frequencies"]))
         else:
-            functions.append(Columns(arrays["centre"], bool(state["normalised"])))
+            functions.append(Columns(state["centre"], state["normalised"]))
     return Basis(tuple(view.columns for view in settings.views), tuple(functions))
 
 
@@ -444,72 +620,36 @@ def _fitted_state(fitted: Fitted, evidence: Evidence) -> dict[str, Any]:
 
 
 def regressor_of(state: dict[str, Any]) -> HLRegressor:
-    """The inverse of `regressor_state`."""
+    """The inverse of `regressor_state`, for a state that keeps its rule."""
     model = HLRegressor(**_params_of(state["params"]))
-    X: Any
-    if model.approximation is None:
-        X = np.ascontiguousarray(state["X"], dtype=np.float64)
-        model.n_features_in_ = X.shape[1]
-    else:
-        model.n_features_in_ = int(state["n_features"])
-        X = LostRows(len(state["y"]), model.n_features_in_)
-    data = Data(
-        X,
-        np.asarray(state["y"], dtype=np.float64),
-        np.asarray(state["weights"], dtype=np.float64),
-        np.asarray(state["trusted"], dtype=bool),
-    )
     model._check_parameters()
-    model._several_targets = bool(state["several"])
+    n, model.n_features_in_ = len(state["y"]), state["n_features"]
+    X = LostRows(n, model.n_features_in_) if state["X"] is None else state["X"]
+    data = Data(X, state["y"], state["weights"], state["trusted"])
+    model._several_targets = state["several"]
     settings = model._resolve(X, data)
-    basis = _basis_of(state["basis"], settings)
-    shape = (len(X), len(settings.views)) if basis is None else (basis.width,)
-    fitted = [
-        replace(_fitted_of(item, len(X), shape, len(settings.views)), basis=basis)
-        for item in state["fitted"]
-    ]
-    if data.y.shape != (len(X), len(fitted)) or data.weights.shape != (len(X),):
-        raise ValueError("labels do not fit the rows")
+    basis = None if state["basis"] is None else _basis_of(state["basis"], settings)
+    fitted = [replace(_fitted_of(item), basis=basis) for item in state["fitted"]]
     model._assign(settings, data, fitted)
     return model
 
 
-def _fitted_of(item: dict[str, Any], n: int, shape: tuple[int, ...], m: int) -> Fitted:
-    def array(key: str, shape: tuple[int, ...] | None, kind: Any = np.float64) -> np.ndarray:
-        values = np.asarray(item[key] if key in item else evidence[key], dtype=kind)
-        if shape is not None and values.shape != shape:
-            raise ValueError(f"{key} has shape {values.shape}, expected {shape}")
-        return values
-
-    evidence, sigma = item["evidence"], item["sigma"]
-    found: dict[str, Any] = {
-        key: float(evidence[key]) if key == "scale" else array(key, (n,)) for key in _EVIDENCE
-    }
+def _fitted_of(item: dict[str, Any]) -> Fitted:
+    certificate = Certificate(**{key: float(v) for key, v in item["certificate"].items()})
     return Fitted(
-        coefficients=array("coefficients", shape),
-        intercept=float(item["intercept"]),
-        view_weights=array("view_weights", (m,)),
-        view_weights_residual=float(item["view_weights_residual"]),
-        threshold=float(item["threshold"]),
-        thresholds=array("thresholds", None),
-        removed=array("removed", (n,), bool),
-        residuals=array("residuals", (n,)),
-        certificate=Certificate(**{key: item["certificate"][key] for key in _CERTIFICATE}),
-        n_iter=int(item["n_iter"]),
-        n_labelled=int(item["n_labelled"]),
-        sigma=None if sigma is None else float(sigma),
-        evidence=Evidence(**found),
+        **{**item, "certificate": certificate, "evidence": Evidence(**item["evidence"])}
     )
 
 
-def _params_state(model: Any) -> dict[str, Any]:
-    """Parameters as plain values; views as dicts of theirs."""
-    params = model.get_params(deep=False)
+def _params_state(model: Any, settings: Settings) -> dict[str, Any]:
+    """Parameters as plain values; views as dicts of theirs, with the columns that they took."""
+    params = _plain_params(model.get_params(deep=False))
     if params["views"] is not None:
         params["views"] = [
-            _plain_params(view.get_params(deep=False)) for view in params["views"]
+            {**_plain_params(view.get_params(deep=False)), "columns": known.columns}
+            for view, known in zip(params["views"], settings.views, strict=True)
         ]
-    return _plain_params(params)
+    return params
 
 
 def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
@@ -524,45 +664,10 @@ def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _params_of(state: dict[str, Any]) -> dict[str, Any]:
-    params = dict(state)
-    if params["views"] is not None:
-        params["views"] = [View(**view) for view in params["views"]]
-    return params
+    views = state["views"]
+    return {**state, "views": views and [View(**view) for view in views]}
 
 
-def _without_arrays(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
-    """Values that JSON can hold; arrays are put aside and their names left in place."""
-    if isinstance(value, dict):
-        return {key: _without_arrays(v, arrays, f"{where}.{key}") for key, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_arrays(item, arrays, where) for item in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
-        value = np.array(value.tolist())
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
-        name = str(len(arrays))
-        # A copy of its own: skops names parts by the identity of arrays.
-        arrays[name] = np.array(value)
-        return {ARRAY: name}
-    raise TableError(f"{where} is a {type(value).__name__}, which a model file cannot hold")
-
-
-def _with_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """The inverse of `_without_arrays`."""
-    if isinstance(value, dict):
-        if set(value) == {ARRAY}:
-            return arrays[value[ARRAY]]
-        return {key: _with_arrays(item, arrays) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_arrays(item, arrays) for item in value]
-    return value
-
-
-def _check_fit(model: Model) -> None:
-    estimator = model.estimator
-    width = len(model.features.source_)
-    if estimator.n_features_in_ != width:
-        raise ValueError(f"the fit has {estimator.n_features_in_} features, the table {width}")
+def _without_objects(values: np.ndarray) -> np.ndarray:
+    """Classes as numbers or words."""
+    return np.array(values.tolist()) if values.dtype.kind == "O" else values

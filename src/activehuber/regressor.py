@@ -57,6 +57,8 @@ from activehuber.views import (
 )
 
 COEFFICIENTS = ("dual_coef_", "coef_", "components_")
+# Parts of a prediction that can be added up without overflow.
+LARGEST = 1e300
 # With an approximation parameters are chosen on so many labels at most.
 SELECTION_LABELS = 2_000
 
@@ -604,7 +606,17 @@ class HLRegressor(RegressorMixin, ViewParameters):
         return rows.in_blocks_of(self._rows_a_block(len(self._settings.views)))
 
     def _parts(self, X: Any) -> np.ndarray:
-        """`predict_views` of checked rows."""
+        """`predict_views` of checked rows; what is not finite is refused."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            out = self._products(X)
+        if isinstance(out, np.ndarray) and not np.all(np.abs(out) < LARGEST):
+            raise ValueError(
+                "X: predictions overflow; its rows lie far from those of the fit, or the model "
+                "is damaged"
+            )
+        return out
+
+    def _products(self, X: Any) -> np.ndarray:
         if self._settings.approximation is not None:
             coefficients = np.stack([f.coefficients for f in self._fitted], axis=1)
             out, _ = X.run(project_views, (self._fitted[0].basis, coefficients))

@@ -85,6 +85,8 @@ _DATES = (
     (re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}"), "%d.%m.%Y"),
     (re.compile(r"\d{1,2}/\d{1,2}/\d{4}"), _MONTH_FIRST),
 )
+# All forms that text is read in as dates.
+DATE_LAYOUTS = (*(layout for _, layout in _DATES), _DAY_FIRST)
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,154 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgWarning
 
 from activehuber.crowd.counter import Counter, Part, Preparation, Scaling, Setting
-from activehuber.crowd.features import Scene, working_shape
+from activehuber.crowd.features import MOTION, VIEWS, Scene, working_shape
 from activehuber.crowd.frames import Frames, Image
 from activehuber.crowd.lasting import Lasting
 from activehuber.persistence import (
     CROWD_FORMAT,
+    REGRESSOR,
+    not_negative,
+    ordinary,
+    positive,
     read_state,
     regressor_of,
     regressor_state,
     state_bytes,
 )
+from activehuber.schema import (
+    Sizes,
+    array,
+    distinct,
+    either,
+    fits,
+    flag,
+    items,
+    must_be,
+    number,
+    one_of,
+    optional,
+    record,
+    sequence,
+    text,
+    whole,
+)
 from activehuber.tables import TableError, first_line
+
+# --- what the values must be ------------------------------------------------------------
+#
+# Sizes besides those of a regressor: h × w pixels, f features before they are prepared, k of
+# them in a part, of which c components last.
+
+
+def _shape_fits(value: Any, where: str, sizes: Sizes) -> None:
+    """Maps have the working size of the frames, and a person a height where it counts."""
+    shape = working_shape(value["height"], value["width"])
+    must_be(value["roi"].shape == shape, f"{where}.roi", f"of shape {shape}", value["roi"])
+    if isinstance(value["roi"], np.ndarray):
+        must_be(bool(value["roi"].any()), f"{where}.roi", "true somewhere", value["roi"])
+
+
+def _views_fit(value: Any, where: str, sizes: Sizes) -> None:
+    """The columns of the views are all features, one view after the other."""
+    columns, end = value["columns"], 0
+    wanted = (*VIEWS, MOTION) if value["scene"]["motion"] else VIEWS
+    for name in wanted:
+        found = columns.get(name, (0, 0))
+        good = len(columns) == len(wanted) and found[0] == end < found[1]
+        must_be(good, f"{where}.columns", f"the features of {', '.join(wanted)}", columns)
+        end = found[1]
+    must_be(fits("f", end, sizes), f"{where}.columns", f"{sizes['f']} features", end)
+
+
+def _parts_fit(value: Any, where: str, sizes: Sizes) -> None:
+    """What is made of the features is what the regressor takes."""
+    widths = [
+        part["columns"].shape[0]
+        if part["lasting"] is None
+        else part["lasting"]["frames"].shape[0]
+        for part in value["parts"]
+    ]
+    must_be(sum(widths) == sizes["d"], f"{where}.parts", f"of {sizes['d']} features", widths)
+    for part in value["parts"]:
+        columns = part["columns"]
+        if isinstance(columns, np.ndarray) and columns.max() >= sizes["f"]:
+            raise ValueError(f"{where}.parts take features that there are not")
+    distinct(value["names"], f"{where}.names")
+    q = sizes["q"]
+    good = value["unit"].shape == (q + (q > 1),)
+    must_be(good, f"{where}.unit", f"one of {q} targets", value["unit"])
+    good = value["n_counted"] <= sizes["n"]
+    must_be(good, f"{where}.n_counted", "of the frames", value["n_counted"])
+
+
+LASTING = record(
+    {
+        "directions": array("f", "k", "c"),
+        "lag": whole(1),
+        "frames": array("f", "c", "c"),
+        "apart": array("f", "c", "c"),
+        "n_frames": whole(1),
+        "n_pairs": whole(1),
+    }
+)
+PART = record({"name": text, "columns": array("i", "k", low=0), "lasting": optional(LASTING)})
+SCENE = record(
+    {
+        "height": whole(1, 2**16),
+        "width": whole(1, 2**16),
+        "roi": array("b", "h", "w"),
+        "person": array("f", "h", "w", low=1e-9, high=1e9),
+        "level": positive,
+        "motion": flag,
+    },
+    _shape_fits,
+)
+SETTING = record(
+    {
+        "lag": whole(),
+        "joint": items(text),
+        "width": positive,
+        "ridge": positive,
+        "chain": not_negative,
+        "agreement": not_negative,
+        "weights": items(not_negative),
+    }
+)
+span = sequence(whole(), whole())
+MODEL = record(
+    {
+        "scene": SCENE,
+        "empty": array("u", "h", "w", 3),
+        "columns": either(
+            record(dict.fromkeys(VIEWS, span)), record(dict.fromkeys((*VIEWS, MOTION), span))
+        ),
+        "names": items(one_of("count", "left", "right"), "q"),
+        "setting": SETTING,
+        "centre": array("f", "f"),
+        "scale": array("f", "f", low=1e-300),
+        "parts": items(PART, range(1, 100)),
+        "unit": array("f", range(1, 4), low=0.0, high=1e300),
+        "coverage": number(1e-9, 1.0 - 1e-9),
+        "held_out": ordinary,
+        "values": array("f", "n", "f"),
+        "labels": array("f", "n", "q", nan=True),
+        "numbers": array("i", "n"),
+        "n_counted": whole(1),
+        "doubted": array("i", range(2**31)),
+        "model": REGRESSOR,
+    },
+    _views_fit,
+    _parts_fit,
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +205,7 @@ def model_bytes(model: CrowdModel) -> bytes:
             "doubted": counter.doubted,
             "model": fitted,
         },
+        MODEL,
     )
 
 
@@ -89,121 +220,40 @@ def load_model(path: str | Path) -> CrowdModel:
     -------
     CrowdModel
     """
-    state = read_state(path, CROWD_FORMAT)
+    state = read_state(path, CROWD_FORMAT, MODEL)
     try:
         return _model_of(state)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (TypeError, ValueError, ArithmeticError, LinAlgWarning) as error:
         raise TableError(f"{Path(path).name} is damaged: {first_line(error)}") from None
 
 
 def _model_of(state: dict[str, Any]) -> CrowdModel:
-    scene = Scene(
-        height=int(state["scene"]["height"]),
-        width=int(state["scene"]["width"]),
-        roi=np.asarray(state["scene"]["roi"], dtype=bool),
-        person=np.asarray(state["scene"]["person"], dtype=np.float64),
-        level=float(state["scene"]["level"]),
-        motion=bool(state["scene"]["motion"]),
-    )
-    setting = dict(state["setting"])
-    joint = tuple(str(name) for name in setting.pop("joint"))
-    weights = tuple(float(c) for c in setting.pop("weights"))
-    lag = int(setting.pop("lag"))
-    numbers = {name: float(value) for name, value in setting.items()}
-    parts = [_part_of(part) for part in state["parts"]]
-    scaling = Scaling(np.asarray(state["centre"]), np.asarray(state["scale"]))
+    setting, lists = state["setting"], ("joint", "weights")
+    scaling = Scaling(state["centre"], state["scale"])
+    parts = tuple(_part_of(part) for part in state["parts"])
+    same = ("unit", "values", "labels", "numbers", "doubted", "n_counted")
     counter = Counter(
         model=regressor_of(state["model"]),
-        setting=Setting(lag=lag, **numbers, joint=joint, weights=weights),
-        preparation=Preparation(scaling, tuple(parts)),
-        names=tuple(str(name) for name in state["names"]),
-        unit=np.asarray(state["unit"], dtype=np.float64),
+        setting=Setting(**{**setting, **{key: tuple(setting[key]) for key in lists}}),
+        preparation=Preparation(scaling, parts),
+        names=tuple(state["names"]),
         coverage=float(state["coverage"]),
         held_out=float(state["held_out"]),
-        values=np.asarray(state["values"], dtype=np.float64),
-        labels=np.asarray(state["labels"], dtype=np.float64),
-        numbers=np.asarray(state["numbers"], dtype=int),
-        n_counted=int(state["n_counted"]),
-        doubted=np.asarray(state["doubted"], dtype=int),
+        **{key: state[key] for key in same},
     )
-    empty = np.asarray(state["empty"], dtype=np.uint8)
-    columns = {name: slice(int(a), int(b)) for name, (a, b) in state["columns"].items()}
-    model = CrowdModel(scene, counter, empty, columns)
-    _check_parts(model)
-    return model
+    columns = {name: slice(*span) for name, span in state["columns"].items()}
+    return CrowdModel(Scene(**state["scene"]), counter, state["empty"], columns)
 
 
 def _part_of(state: dict[str, Any]) -> Part:
-    lasting = state["lasting"]
-    return Part(
-        name=str(state["name"]),
-        columns=np.asarray(state["columns"], dtype=int),
-        lasting=None if lasting is None else _lasting_of(lasting),
-    )
-
-
-def _lasting_of(state: dict[str, Any]) -> Lasting:
-    return Lasting(
-        directions=np.asarray(state["directions"], dtype=np.float64),
-        lag=int(state["lag"]),
-        frames=np.asarray(state["frames"], dtype=np.float64),
-        apart=np.asarray(state["apart"], dtype=np.float64),
-        n_frames=int(state["n_frames"]),
-        n_pairs=int(state["n_pairs"]),
-    )
-
-
-def _part_fits(part: Part, width: int) -> bool:
-    """Whether a part takes columns that there are, and makes of them what it can."""
-    if not np.all((part.columns >= 0) & (part.columns < width)):
-        return False
-    lasting = part.lasting
-    if lasting is None:
-        return True
-    m = len(lasting.frames)
-    return (
-        lasting.directions.shape == (len(part.columns), m)
-        and lasting.frames.shape == lasting.apart.shape == (m, m)
-        and min(lasting.n_frames, lasting.n_pairs, lasting.lag) > 0
-    )
-
-
-def _check_parts(model: CrowdModel) -> None:
-    """Raise unless shapes fit together and numbers are what they stand for."""
-    scene, counter = model.scene, model.counter
-    width, q = max(part.stop for part in model.columns.values()), len(counter.names)
-    scaling, parts = counter.preparation.scaling, counter.preparation.parts
-    shape = working_shape(scene.height, scene.width)
-    targets, rows = counter.model.intercept_, np.asarray(counter.model.X_fit_)
-    fits = (
-        scene.roi.shape == scene.person.shape == shape
-        and model.empty.shape == (*shape, 3)
-        and scaling.centre.shape == scaling.scale.shape == (width,)
-        and tuple(model.columns) == scene.views
-        and all(_part_fits(part, width) for part in parts)
-        and sum(part.width for part in parts) == counter.model.n_features_in_
-        and np.size(targets) == q
-        and counter.unit.shape == (q + (q > 1),)
-        and len(counter.numbers) == len(counter.values) == len(rows)
-        and counter.values.shape == (len(rows), width)
-        and counter.labels.shape == (len(rows), q)
-    )
-    if not fits:
-        raise ValueError("its parts do not fit together")
-    numbers = np.concatenate(
-        [
-            *(counter.unit, scaling.centre, scene.person.ravel(), np.ravel(targets)),
-            *(counter.model.dual_coef_.ravel(), rows.ravel()),
-            *(part.lasting.of_features.ravel() for part in parts if part.lasting is not None),
-            *(counter.values.ravel(), counter.labels[~np.isnan(counter.labels)]),
-            [counter.coverage, counter.held_out],
-        ]
-    )
-    positive = np.concatenate([scaling.scale, scene.person.ravel(), [scene.level]])
-    if not (np.all(np.isfinite(numbers)) and np.all(positive > 0.0) and scene.roi.any()):
-        raise ValueError("a number in it is not what it stands for")
-    if np.any(counter.unit < 0.0) or counter.setting.lag < 0:
-        raise ValueError("a number in it is out of range")
+    if state["lasting"] is None:
+        return Part(**state)
+    lasting = Lasting(**state["lasting"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LinAlgWarning)
+        if not np.all(np.isfinite(lasting.of_features)):
+            raise ValueError("what lasts of its features is not finite")
+    return Part(**{**state, "lasting": lasting})
 
 
 def check_same_camera(model: CrowdModel, frames: Frames) -> None:

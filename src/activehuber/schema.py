@@ -1,0 +1,249 @@
+"""What plain values must be, said once: types, ranges, and shapes that fit together.
+
+A rule is called with a value, the name it goes by and the sizes that were found so far, and
+raises ValueError, one line, unless the value is as it must be. Sizes have names ("n" rows, "d"
+features, ...): the first array that has one says what it is, all others must agree. An array
+may still be in its file, as a `Header`: then its numbers are not looked at.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Sizes = dict[str, int]
+Rule = Callable[[Any, str, Sizes], None]
+# A size: a number, a name, or a range that it must be in.
+Size = int | str | range
+
+
+@dataclass(frozen=True)
+class Header:
+    """An array that has not been read yet.
+
+    Attributes
+    ----------
+    name : str
+        Of its part in the file.
+    dtype : numpy.dtype
+    shape : tuple of int
+    order : {"C", "F"}
+    """
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    order: str
+
+    @property
+    def count(self) -> int:
+        """How many entries, as a whole number of any size."""
+        product = 1
+        for side in self.shape:
+            product *= side
+        return product
+
+
+def shown(value: Any) -> str:
+    """A value in an error, short."""
+    if isinstance(value, (Header, np.ndarray)):
+        return f"an array of {value.dtype} of shape {value.shape}"
+    if isinstance(value, (dict, list, tuple)):
+        return f"a {type(value).__name__} of {len(value)}"
+    text = ascii(value)
+    return text if len(text) < 60 else f"{text[:60]}…"
+
+
+def must_be(good: bool, where: str, what: str, value: Any) -> None:
+    """Raise unless `good`."""
+    if not good:
+        raise ValueError(f"{where} must be {what}, got {shown(value)}")
+
+
+def fits(size: Size, found: int, sizes: Sizes) -> bool:
+    """Whether a size is what it must be; a name that is new takes it."""
+    if isinstance(size, range):
+        return found in size
+    return found == (size if isinstance(size, int) else sizes.setdefault(size, found))
+
+
+def nothing(value: Any, where: str, sizes: Sizes) -> None:
+    """None alone."""
+    must_be(value is None, where, "null", value)
+
+
+def flag(value: Any, where: str, sizes: Sizes) -> None:
+    """True or False."""
+    must_be(isinstance(value, (bool, np.bool_)), where, "true or false", value)
+
+
+def text(value: Any, where: str, sizes: Sizes) -> None:
+    """Text that can be written to a file."""
+    must_be(isinstance(value, str) and is_writable(value), where, "text", value)
+
+
+def is_writable(value: str) -> bool:
+    """Whether text can be written to a file: halves of surrogate pairs cannot."""
+    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def one_of(*choices: str) -> Rule:
+    """One of some words."""
+
+    def rule(value: Any, where: str, sizes: Sizes) -> None:
+        words = ", ".join(map(repr, choices))
+        must_be(isinstance(value, str) and value in choices, where, f"one of {words}", value)
+
+    return rule
+
+
+def number(
+    low: float = -np.inf, high: float = np.inf, *, above: bool = False, finite: bool = True
+) -> Rule:
+    """A number from `low` (or above it) to `high`; with finite=False also inf and NaN."""
+    what = f"a number {'above' if above else 'from'} {low:g} to {high:g}"
+
+    def rule(value: Any, where: str, sizes: Sizes) -> None:
+        good = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if good and (finite or np.isfinite(value)):
+            good = np.isfinite(value) and low <= value <= high and not (above and value == low)
+        must_be(good, where, what, value)
+
+    return rule
+
+
+def whole(low: int = 0, high: int = 2**31 - 1, *, size: str | None = None) -> Rule:
+    """An integer in a range, that may say what a size is."""
+
+    def rule(value: Any, where: str, sizes: Sizes) -> None:
+        good = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        good = good and low <= value <= high
+        good = good and (size is None or fits(size, int(value), sizes))
+        must_be(good, where, f"a whole number from {low} to {high} that fits the rest", value)
+
+    return rule
+
+
+def array(
+    kinds: str,
+    *shape: Size,
+    nan: bool = False,
+    inf: bool = False,
+    low: float = -np.inf,
+    high: float = np.inf,
+) -> Rule:
+    """An array of some kinds ("f", "i", "u", "b", "U") and shape, its numbers in a range."""
+
+    def rule(value: Any, where: str, sizes: Sizes) -> None:
+        known = isinstance(value, (Header, np.ndarray))
+        kind = value.dtype.kind if known else ""
+        good = known and kind in kinds and len(value.shape) == len(shape)
+        good = good and all(map(fits, shape, value.shape, [sizes] * len(shape)))
+        sides = [str(sizes.get(s, s)) if isinstance(s, str) else str(s) for s in shape]
+        what = f"an array of kind {' or '.join(kinds)} of shape ({', '.join(sides)})"
+        must_be(good, where, what, value)
+        if isinstance(value, np.ndarray) and kind in "fiu" and value.size:
+            _check_numbers(value, where, nan, inf, low, high)
+
+    return rule
+
+
+def _check_numbers(
+    value: np.ndarray, where: str, nan: bool, inf: bool, low: float, high: float
+) -> None:
+    usual = value[~np.isnan(value)] if nan else value
+    usual = usual[np.isfinite(usual)] if inf else usual
+    good = not usual.size or (usual.min() >= low and usual.max() <= high)
+    if not (good and np.all(np.isfinite(usual))):
+        raise ValueError(f"{where} holds numbers that are not finite or out of range")
+
+
+def items(rule: Rule, size: Size = range(2**31)) -> Rule:
+    """A list of things of one kind; sizes found in one of them are its own."""
+
+    def check(value: Any, where: str, sizes: Sizes) -> None:
+        good = isinstance(value, (list, tuple)) and fits(size, len(value), sizes)
+        what = sizes.get(size, size) if isinstance(size, str) else size
+        must_be(good, where, f"a list of {what}", value)
+        for place, item in enumerate(value):
+            rule(item, f"{where}[{place}]", dict(sizes))
+
+    return check
+
+
+def sequence(*rules: Rule) -> Rule:
+    """A list of things of different kinds."""
+
+    def check(value: Any, where: str, sizes: Sizes) -> None:
+        good = isinstance(value, (list, tuple)) and len(value) == len(rules)
+        must_be(good, where, f"a list of {len(rules)}", value)
+        for place, (rule, item) in enumerate(zip(rules, value, strict=True)):
+            rule(item, f"{where}[{place}]", sizes)
+
+    return check
+
+
+def record(rules: dict[str, Rule], *also: Rule) -> Rule:
+    """A dict of exactly these keys, in whose order they are looked at; then `also`."""
+
+    def check(value: Any, where: str, sizes: Sizes) -> None:
+        must_be(isinstance(value, dict), where, "a dict", value)
+        for key in sorted(set(rules) ^ set(value)):
+            what = "missing" if key in rules else "unknown"
+            raise ValueError(f"{where}: {shown(key)} is {what}")
+        for key, rule in rules.items():
+            rule(value[key], f"{where}.{key}", sizes)
+        for rule in also:
+            rule(value, where, sizes)
+
+    return check
+
+
+def optional(rule: Rule) -> Rule:
+    """The same, or None."""
+
+    def check(value: Any, where: str, sizes: Sizes) -> None:
+        if value is not None:
+            rule(value, where, sizes)
+
+    return check
+
+
+def either(*rules: Rule) -> Rule:
+    """One of several; the last one says what is wrong."""
+
+    def check(value: Any, where: str, sizes: Sizes) -> None:
+        for rule in rules[:-1]:
+            try:
+                trial = dict(sizes)
+                rule(value, where, trial)
+            except ValueError:
+                continue
+            sizes.update(trial)
+            return
+        rules[-1](value, where, sizes)
+
+    return check
+
+
+def case(choose: Callable[[dict[str, Any]], Any], rules: dict[Any, Rule]) -> Rule:
+    """The rule that a dict asks for itself."""
+
+    def check(value: Any, where: str, sizes: Sizes) -> None:
+        must_be(isinstance(value, dict), where, "a dict", value)
+        chosen = choose(value)
+        known = isinstance(chosen, (str, bool)) and chosen in rules
+        must_be(known, where, f"of the kinds {', '.join(map(str, rules))}", chosen)
+        rules[chosen](value, where, sizes)
+
+    return check
+
+
+def distinct(values: Sequence[Any], where: str) -> None:
+    """Raise if something is there twice."""
+    if len(set(values)) < len(values):
+        raise ValueError(f"{where} has something twice")
