@@ -193,7 +193,7 @@ def test_files_that_name_other_types_are_refused(path, bad):
         else:
             schema[where] = bad
         rewrite(path, path.with_name("bad.skops"), schema)
-        with pytest.raises(TableError, match="no model file of activehuber.*not opened"):
+        with pytest.raises(TableError, match=r"no model file of activehuber.*not opened"):
             load_model(path.with_name("bad.skops"))
 
 
@@ -275,7 +275,5 @@ def test_what_cannot_be_saved_says_so(found, rng):
         rng.normal(size=(10, 2)), np.arange(10.0)
     )
     found.model.steps[-1] = ("estimator", model)
-    with pytest.raises(
-        TableError, match="cannot be saved: model.estimator.params.kernel must be"
-    ):
+    with pytest.raises(TableError, match=r"saved: model\.estimator\.params\.kernel must be"):
         model_bytes(model_of(found))

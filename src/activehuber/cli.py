@@ -498,7 +498,10 @@ def predict_command(
     identity = loaded.id_column
     new = read_table(table, [*words, *([identity] if identity else [])])
     matrix, notes = features.transform_and_tell(new.frame)
-    columns = predict_columns(loaded.estimator, matrix, loaded.coverage)
+    try:
+        columns = predict_columns(loaded.estimator, matrix, loaded.coverage)
+    except ValueError as error:  # what a damaged model foretells may not be finite
+        raise TableError(f"{model.name} cannot predict {table.name}: {error}") from None
     has_ids = identity is not None and identity in new.frame.columns
     rows = new.frame[identity].tolist() if has_ids else list(range(1, len(matrix) + 1))
     header = [identity if has_ids and identity else "row", *columns]

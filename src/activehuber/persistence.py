@@ -249,7 +249,11 @@ def _fit_fits(value: Any, where: str, sizes: Sizes) -> None:
     must_be(known, f"{where}.params.gamma", "what it came to", gamma)
     must_be((kind is None) == (value["basis"] is None), where, "one with a basis", kind)
     if isinstance(value["y"], np.ndarray):
-        check_weights(value["weights"], value["y"])
+        weights = check_weights(value["weights"], value["y"])
+        for place, each in enumerate(value["fitted"]):
+            errors = each["evidence"]["loo_residuals"]
+            if not np.any(~each["removed"] & ~np.isnan(errors) & (weights > 0.0)):
+                raise ValueError(f"{where}.fitted[{place}] has no label in use")
 
 
 def _regressor(more: dict[str, Rule]) -> Rule:

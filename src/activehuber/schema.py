@@ -105,7 +105,8 @@ def number(
     low: float = -np.inf, high: float = np.inf, *, above: bool = False, finite: bool = True
 ) -> Rule:
     """A number from `low` (or above it) to `high`; with finite=False also inf and NaN."""
-    what = f"a number {'above' if above else 'from'} {low:g} to {high:g}"
+    bounds = f" {'above' if above else 'from'} {low:g}" if low > -np.inf else ""
+    what = f"a number{bounds}{f' to {high:g}' if high < np.inf else ''}"
 
     def rule(value: Any, where: str, sizes: Sizes) -> None:
         good = isinstance(value, numbers.Real) and not isinstance(value, bool)
@@ -143,7 +144,7 @@ def array(
         kind = value.dtype.kind if known else ""
         good = known and kind in kinds and len(value.shape) == len(shape)
         good = good and all(map(fits, shape, value.shape, [sizes] * len(shape)))
-        sides = [str(sizes.get(s, s)) if isinstance(s, str) else str(s) for s in shape]
+        sides = [str(sizes.get(s, s) if isinstance(s, str) else s) for s in shape]
         what = f"an array of kind {' or '.join(kinds)} of shape ({', '.join(sides)})"
         must_be(good, where, what, value)
         if isinstance(value, np.ndarray) and kind in "fiu" and value.size:
@@ -167,8 +168,8 @@ def items(rule: Rule, size: Size = range(2**31)) -> Rule:
 
     def check(value: Any, where: str, sizes: Sizes) -> None:
         good = isinstance(value, (list, tuple)) and fits(size, len(value), sizes)
-        what = sizes.get(size, size) if isinstance(size, str) else size
-        must_be(good, where, f"a list of {what}", value)
+        what = f" of {sizes.get(size, size)}" if isinstance(size, str) else ""
+        must_be(good, where, f"a list{what}", value)
         for place, item in enumerate(value):
             rule(item, f"{where}[{place}]", dict(sizes))
 

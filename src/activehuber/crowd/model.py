@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgWarning
+from scipy.linalg import LinAlgError, LinAlgWarning
 
 from activehuber.crowd.counter import Counter, Part, Preparation, Scaling, Setting
 from activehuber.crowd.features import MOTION, VIEWS, Scene, working_shape
@@ -223,7 +223,7 @@ def load_model(path: str | Path) -> CrowdModel:
     state = read_state(path, CROWD_FORMAT, MODEL)
     try:
         return _model_of(state)
-    except (TypeError, ValueError, ArithmeticError, LinAlgWarning) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise TableError(f"{Path(path).name} is damaged: {first_line(error)}") from None
 
 
@@ -251,8 +251,11 @@ def _part_of(state: dict[str, Any]) -> Part:
     lasting = Lasting(**state["lasting"])
     with warnings.catch_warnings():
         warnings.simplefilter("error", LinAlgWarning)
-        if not np.all(np.isfinite(lasting.of_features)):
-            raise ValueError("what lasts of its features is not finite")
+        try:
+            usable = bool(np.all(np.isfinite(lasting.of_features)))
+        except (LinAlgError, LinAlgWarning):
+            usable = False
+    must_be(usable, "what lasts of its features", "finite", lasting.frames)
     return Part(**{**state, "lasting": lasting})
 
 
