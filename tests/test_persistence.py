@@ -5,17 +5,21 @@ import json
 import os
 import pickle
 import re
+import tracemalloc
 import zipfile
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
 import pytest
 from skops import io as skops
 
-from activehuber import HLRegressor, View
+from activehuber import HLRegressor, View, archive
 from activehuber.audit import audit, choice
 from activehuber.persistence import (
     FORMAT,
+    HEAD,
+    MODEL,
     REGRESSOR,
     Model,
     load_model,
@@ -28,6 +32,8 @@ from activehuber.persistence import (
 )
 from activehuber.schema import record
 from activehuber.tables import TableError
+from tests.fuzzing import model_files
+from tests.fuzzing.model_files import repacked
 from tests.test_audit import Quick, make_table
 
 
@@ -277,3 +283,144 @@ def test_what_cannot_be_saved_says_so(found, rng):
     found.model.steps[-1] = ("estimator", model)
     with pytest.raises(TableError, match=r"saved: model\.estimator\.params\.kernel must be"):
         model_bytes(model_of(found))
+
+
+# --- files that ask for too much, or are not what they say ------------------------------
+
+
+@pytest.fixture
+def state(path):
+    found = read_state(path, FORMAT, MODEL)
+    return {key: value for key, value in found.items() if key not in HEAD}
+
+
+@contextmanager
+def little_memory(most=2**26):
+    """Fails if Python or NumPy took more on the way; importing is not counted."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+def anything(value, where, sizes):
+    """A rule that all values keep."""
+
+
+def refused(tmp_path, content, match):
+    target = tmp_path / "bad.skops"
+    target.write_bytes(content)
+    with little_memory(), pytest.raises(TableError, match=match) as caught:
+        load_model(target)
+    assert str(caught.value).startswith("bad.skops ")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [(2 * 10**7, "text is far too long"), (6 * 10**6, "far too many values")],
+)
+def test_text_is_measured_before_it_is_parsed(path, tmp_path, size, message):
+    """A hundred times as much memory as the file has bytes, were it parsed."""
+    schema = json.loads(zipfile.ZipFile(path).read("schema.json"))
+    values = json.loads(schema["content"]["values"]["content"])
+    long = values[:-1] + ', "more": [' + "[]," * size + "0]}"
+    schema["content"]["values"]["content"] = json.dumps(long)
+    rewrite(path, tmp_path / "long.skops", schema)
+    refused(tmp_path, (tmp_path / "long.skops").read_bytes(), message)
+
+
+def test_an_array_is_not_read_unless_its_shape_fits(state, tmp_path):
+    state["estimator"]["fitted"][0]["thresholds"] = np.zeros(2**25)
+    content = state_bytes(FORMAT, state, anything)
+    assert len(content) < 2**21
+    refused(tmp_path, content, r"thresholds must be an array .* got an array of float64")
+
+
+def test_landmarks_must_be_those_of_the_coefficients(rng, tmp_path):
+    """Their kernel matrix, 7 GiB for so many, is not built even if they are."""
+    X = np.linspace(0, 6, 60).reshape(-1, 1)
+    model = HLRegressor(approximation="nystrom", n_components=9, random_state=0, gamma=1.0)
+    state = {"model": regressor_state(model.fit(X, np.sin(X.ravel())))}
+    rule = record({"model": REGRESSOR})
+    many = state["model"]["basis"][0]["landmarks"] = np.linspace(0, 6, 30_000).reshape(-1, 1)
+    (tmp_path / "m.skops").write_bytes(state_bytes(FORMAT, state, anything))
+    with little_memory(), pytest.raises(TableError, match="coefficients must be an array"):
+        read_state(tmp_path / "m.skops", FORMAT, rule)
+    state["model"]["fitted"][0]["coefficients"] = np.full(len(many), 1e-5)
+    (tmp_path / "m.skops").write_bytes(state_bytes(FORMAT, state, rule))
+    with little_memory():
+        again = regressor_of(read_state(tmp_path / "m.skops", FORMAT, rule)["model"])
+        expected = 1e-5 * np.exp(-((many - 3.0) ** 2)).sum() + again.intercept_
+        np.testing.assert_allclose(again.predict([[3.0]]), expected)
+
+
+def test_a_model_that_does_not_fit_into_memory(path, monkeypatch):
+    size = sum(part.file_size for part in zipfile.ZipFile(path).infolist())
+    monkeypatch.setattr(archive, "available_memory", lambda: 0.5 * size)
+    with pytest.raises(TableError, match=r"m\.skops needs more memory than there is"):
+        load_model(path)
+
+
+def test_sizes_that_the_archive_claims_are_not_believed(path, tmp_path):
+    """A part whose size in the directory and in its own header is far more than it has."""
+    with zipfile.ZipFile(path) as old:
+        parts = {name: old.read(name) for name in old.namelist()}
+    header = io.BytesIO()
+    said = {"descr": "<f8", "fortran_order": False, "shape": (2**31,)}
+    np.lib.format.write_array_header_1_0(header, said)
+    short = header.getvalue() + bytes(80)
+    refused(tmp_path, repacked(parts | {"0.npy": short}), "has not the size that its shape")
+    refused(tmp_path, repacked(parts | {"1.npy": parts["1.npy"] + b"0"}), "has not the size")
+    refused(tmp_path, repacked(parts, zipfile.ZIP_LZMA), "no model file of activehuber")
+    refused(tmp_path, repacked(parts | {"more": b""}), "no model file of activehuber")
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        ("coverage", 10**400, "too many digits"),
+        ("coverage", 1.0, "coverage must be a number from"),
+        ("estimator.params.alpha", "loo", "alpha must be a number above 0, got 'loo'"),
+        ("estimator.params.kernel", "precomputed", "kernel must be one of"),
+        ("estimator.params.random_state", -1, "random_state must be a whole number"),
+        ("estimator.fitted", [], "fitted must be a list of 1, got a list of 0"),
+        ("estimator.X", np.zeros((2, 2)), "X must be an array .* of shape"),
+        ("estimator.several", 1, "several must be true or false, got 1"),
+        (
+            "estimator.weights",
+            np.full(120, np.nan),
+            "weights holds numbers that are not finite",
+        ),
+        ("features.kinds", ["number"], "kinds must be a list of 4, got a list of 1"),
+        ("features.gaps", None, "gaps must be an array of kind b"),
+        ("target", "\ud800", "target must be text"),
+    ],
+)
+def test_values_that_are_not_what_they_must_be(state, tmp_path, where, value, message):
+    *outer, last = where.split(".")
+    inner = state
+    for key in outer:
+        inner = inner[key]
+    assert last in inner
+    inner[last] = value
+    refused(tmp_path, state_bytes(FORMAT, state, anything), message)
+
+
+def test_predictions_that_overflow_are_refused(state, tmp_path):
+    state["estimator"]["params"]["kernel"] = "linear"
+    state["estimator"]["X"][:] = 1e200
+    state["estimator"]["fitted"][0]["coefficients"][:] = 1e200
+    (tmp_path / "m.skops").write_bytes(state_bytes(FORMAT, state, MODEL))
+    model = load_model(tmp_path / "m.skops").estimator
+    with pytest.raises(ValueError, match="predictions overflow"):
+        model.predict(np.ones((3, model.n_features_in_)))
+
+
+def test_spoilt_files():
+    """Some of those that `python -m tests.fuzzing.model_files` tries."""
+    found = model_files.run(200, 0)
+    assert found.total() == 200 and found["accepted"] > 20
+    assert sum(count for reason, count in found.items() if "refused" in reason) > 100

@@ -14,7 +14,7 @@ import json
 import re
 import stat
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ from activehuber.validation import memory_limit
 SKOPS_PROTOCOL = 2
 # Bytes of the text at most, and values in it: each may take a hundred bytes.
 MOST_TEXT, MOST_VALUES = 2**25, 2**20
-# Bytes that are never read at once; the directory of an archive is read at once.
-LIMIT = 2**24
+# Bytes that are never read at once (the directory of an archive is), and that are.
+LIMIT, PIECE = 2**24, 2**20
 # Copies of all arrays that are held while a model is made of them.
 COPIES = 3
 # Digits of a whole number, letters of a word in an array.
@@ -200,8 +200,7 @@ def _values(archive: zipfile.ZipFile, part: zipfile.ZipInfo, count: int) -> str:
     """The text of the values; all around it must be as `pack` writes it, types and all."""
     if part.file_size > MOST_TEXT:
         raise DamagedError("its text is far too long")
-    with archive.open(part) as stream:
-        contents = _parsed(stream.read(MOST_TEXT + 1).decode("ascii"))
+    contents = _parsed(b"".join(_pieces(archive, part)).decode("ascii"))
     values = _parsed(contents["content"]["values"]["content"])
     if contents != _contents(values, count):
         raise zipfile.BadZipFile
@@ -224,6 +223,13 @@ def _whole(digits: str) -> int:
     if len(digits) > MOST_DIGITS + 1:
         raise DamagedError("a whole number in it has too many digits")
     return int(digits)
+
+
+def _pieces(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> Iterator[bytes]:
+    """The bytes of a part, as many as it claims to have at most."""
+    with archive.open(part) as stream:
+        while piece := stream.read(PIECE):
+            yield piece
 
 
 # --- arrays -----------------------------------------------------------------------------
@@ -267,12 +273,12 @@ def _filled(value: Any, archive: zipfile.ZipFile) -> Any:
 
 def _array(header: Header, archive: zipfile.ZipFile) -> np.ndarray:
     out = np.empty(header.count, dtype=header.dtype)
-    raw, place = out.view(np.uint8), 0
-    with archive.open(header.name) as stream:
-        stream.read(archive.getinfo(header.name).file_size - len(raw))  # the header
-        while piece := stream.read(2**20):
-            raw[place : place + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
-            place += len(piece)
+    raw, part = out.view(np.uint8), archive.getinfo(header.name)
+    place = len(raw) - part.file_size  # below zero in the header
+    for piece in _pieces(archive, part):
+        wanted = np.frombuffer(piece, dtype=np.uint8)[max(0, -place) :]
+        place += len(piece)
+        raw[place - len(wanted) : place] = wanted
     if place < len(raw):
         raise DamagedError(f"{header.name} ends too early")
     kind, letters = header.dtype.kind, np.dtype("u4").newbyteorder(header.dtype.byteorder)
