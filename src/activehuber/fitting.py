@@ -47,6 +47,8 @@ WEIGHTS_TOLERANCE = 1e-6
 # A warning comes when more than this share of the labels goes, or fewer than so many remain.
 MANY_REMOVED = 0.3
 FEW_LEFT = 10
+# The other terms may weigh so many times as much as alpha: beyond it K is lost beside them.
+MOST_PENALTY = 1e15
 # View weights of an approximated fit are learnt on so many labels at most, evenly spaced.
 WEIGHT_LABELS = 20_000
 
@@ -348,13 +350,16 @@ def _fit(target: _Target) -> tuple[Fitted, list[Complaint]]:
     if task.basis is None:
         coefficients = np.zeros((len(task.data.y), len(settings.views)))
         coefficients[task.rows] = fit.coefficients
+    given, threshold = task.settings.threshold, unit * fit.threshold
+    if not isinstance(given, str) and not callable(given):
+        threshold = float(given)  # as it was given, which units may round
     fitted = Fitted(
         coefficients=unit * coefficients,
         intercept=unit * (fit.intercept + target.centre),
         view_weights=target.reduction.weights,
         view_weights_residual=target.view_weights_residual,
-        threshold=unit * fit.threshold,
-        thresholds=unit * np.array([*trace.history[:-1], fit.threshold]),
+        threshold=threshold,
+        thresholds=np.array([*(unit * level for level in trace.history[:-1]), threshold]),
         removed=target.on_all_rows(~trace.problem.active, fill=False),
         residuals=unit * target.on_all_rows(fit.residuals),
         certificate=replace(
@@ -556,6 +561,8 @@ class _Task:
         self.coupled, self.everything = coupled, settings.manifold > 0.0 or coupled
         labelled = data.labelled.any(axis=1)
         self.rows = np.arange(len(data.y)) if self.everything else np.flatnonzero(labelled)
+        if max(settings.manifold, settings.agreement) > MOST_PENALTY * settings.alpha:
+            raise self._too_large()
         self.expansion: Any
         if settings.approximation is None:
             self.expansion = self._expand()

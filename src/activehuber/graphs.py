@@ -279,7 +279,10 @@ def checked_penalty(penalty: Any, n: int) -> Any:
 def _as_floats(matrix: Any) -> Any:
     if sparse.issparse(matrix):
         return sparse.csr_array(matrix, dtype=np.float64)
-    return np.asarray(matrix, dtype=np.float64)
+    try:
+        return np.asarray(matrix, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"graph: a matrix of numbers is needed ({error})") from None
 
 
 def _check_symmetric(matrix: Any, what: str) -> None:

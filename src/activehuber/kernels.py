@@ -194,7 +194,11 @@ class Kernel:
             )
 
         def evaluate(rows: slice, target: Matrix) -> Matrix:
-            block = np.asarray(function(X[rows], Z, **self.params), dtype=np.float64)
+            given = function(X[rows], Z, **self.params)
+            try:
+                block = np.asarray(given, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"the callable kernel must return numbers ({error})") from None
             if block.shape != target.shape:
                 raise ValueError(
                     f"the callable kernel returned shape {block.shape} for two matrices of "

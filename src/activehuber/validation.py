@@ -328,9 +328,8 @@ def check_precomputed(K: Matrix) -> Matrix:
             f"{asymmetry:.3g}); pass (K + K.T) / 2 if that is rounding"
         )
     diagonal = np.diagonal(K)
-    if np.any(diagonal < 0.0) or np.any(
-        np.abs(K) > np.sqrt(np.outer(diagonal, diagonal)) + 1e-8 * largest
-    ):
+    roots = np.sqrt(np.maximum(diagonal, 0.0))
+    if np.any(diagonal < 0.0) or np.any(np.abs(K) > np.outer(roots, roots) + 1e-8 * largest):
         raise ValueError(
             "the precomputed kernel is not positive semi-definite: some |K_ij| exceeds "
             "sqrt(K_ii K_jj); use a Mercer kernel or clip its negative eigenvalues"
