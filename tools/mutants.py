@@ -354,7 +354,9 @@ def main() -> None:
             alive = survivors(_Finder(module, tree), chosen, tests[module], options.jobs)
         made, killed = made + len(chosen), killed + len(chosen) - len(alive)
         share = 1.0 - len(alive) / max(1, len(chosen))
-        print(f"{module}: {len(chosen)} mutants, {len(chosen) - len(alive)} killed, {share:.1%}")
+        print(
+            f"{module}: {len(chosen)} mutants, {len(chosen) - len(alive)} killed, {share:.1%}"
+        )
         print("\n".join(_told(mutant, known) for mutant in alive), flush=True)
     print(f"all: {made} mutants, {killed} killed, {killed / max(1, made):.1%}")
 
