@@ -167,7 +167,7 @@ def test_middle_of_a_plateau_from_anywhere_on_it(b):
 def test_a_minimiser_that_is_the_only_one_stays():
     assert huber.middle_of_plateau(VALUES, EVEN, np.inf, -1.0) == -1.0
     assert huber.middle_of_plateau(VALUES, EVEN, 1.0, 2.5) == 2.5  # 3 − 2.5 is free
-    assert huber.middle_of_plateau(VALUES, EVEN + [0, 0, 0, 1.0], 1.0, 0.0) == 0.0
+    assert huber.middle_of_plateau(VALUES, EVEN + (VALUES == 5.0), 1.0, 0.0) == 0.0
     assert huber.middle_of_plateau(VALUES, EVEN, 1.0, 100.0) == 100.0  # all below
     assert huber.middle_of_plateau(VALUES, EVEN, 1.0, -100.0) == -100.0
     # even if what is on the other side weighs nothing

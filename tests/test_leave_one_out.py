@@ -17,7 +17,6 @@ from activehuber.leave_one_out import (
 from activehuber.problem import Problem
 from tests import oracles
 
-
 # --- the closed form itself, with weights -------------------------------------------------
 
 

@@ -284,7 +284,7 @@ def levels(monkeypatch):
 
 
 def test_thresholds_fall_tenfold_from_least_squares(monkeypatch, levels):
-    problem, xi, twin, steps = hard()
+    problem, xi, twin, _ = hard()
     monkeypatch.setattr(newton, "PATIENCE", 3)
     stopped = newton.solve(problem, xi, max_iter=3)
     assert stopped.status is Status.OUT_OF_STEPS and stopped.n_iter == 3

@@ -11,12 +11,512 @@ from activehuber import (
     ThresholdPathDisplay,
     View,
     huber_path,
+    newton,
 )
 from activehuber import path as path_module
+from activehuber.gram import DenseGram
 from activehuber.graphs import build
+from activehuber.linalg import BreakdownError
+from activehuber.problem import Problem
 from tests.oracles import curve, gram, kkt, objective
 
 GAP, KKT = 1e-9, 1e-8
+
+
+# --- the reduced path, beside dense algebra -----------------------------------------------
+
+
+def reduced(seed=0, n=16, alpha=1e-3, *, intercept=True, digits=9, active=None):
+    """A small problem as `follow` takes it."""
+    rng = np.random.default_rng(seed)
+    X, y, _, _ = curve(n, seed, bad=0.2)
+    K = np.ascontiguousarray(gram("rbf", np.round(X, digits), gamma=1.0))
+    y = np.round(y - np.median(y), digits)
+    active = np.ones(n, dtype=bool) if active is None else active
+    return Problem(DenseGram(K), y, rng.uniform(0.5, 2.0, n), alpha, intercept, active)
+
+
+def minimiser(problem, free, side, xi):
+    """v and b of a pattern, by one dense solve."""
+    K, mu, n = problem.gram.matrix, problem.mu, int(free.sum())
+    fixed = np.where(free, 0.0, side * xi / mu)
+    border = int(problem.fit_intercept)
+    A = np.zeros((n + border, n + border))
+    A[:n, :n] = K[np.ix_(free, free)] + np.diag(mu[free])
+    A[n:, :n], A[:n, n:] = 1.0, 1.0
+    x = np.linalg.solve(A, np.append((problem.y - K @ fixed)[free], [-fixed.sum()] * border))
+    fixed[free] = x[:n]
+    return fixed, float(x[n]) if border else 0.0
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("alpha", [1e-5, 1e-2])
+def test_every_breakpoint_is_the_minimiser_of_its_pattern(intercept, alpha):
+    active = np.arange(16) != 4
+    problem = reduced(1, alpha=alpha, intercept=intercept, active=active)
+    trail = path_module.follow(problem)
+    assert trail.complete
+    assert np.all(trail.states[:, 4] == 2) and np.all(trail.v[:, 4] == 0.0)
+    last, events = np.zeros(16, dtype=int), 0
+    for xi, v, level, state in zip(
+        trail.thresholds, trail.v, trail.level, trail.states, strict=True
+    ):
+        free = active & (state == 0)
+        if not free.any() and intercept:
+            continue
+        expected, b = minimiser(problem, free, np.where(active, state, 0.0), xi)
+        np.testing.assert_allclose(problem.mu * v, problem.mu * expected, atol=1e-9 * xi)
+        fitted = problem.gram.matrix @ expected
+        assert level == pytest.approx(b + fitted[active].mean(), abs=1e-9)
+    for state in trail.states:
+        events += np.count_nonzero(state[active] != last[active])
+        last = state
+    assert trail.n_events == events
+    # A stretch without events is cut where ξ has fallen tenfold.
+    assert np.all(trail.thresholds[1:] >= 0.1 * trail.thresholds[:-1] * (1 - 1e-12))
+
+
+def test_long_stretches_are_cut():
+    """Two labels, no intercept: both are bound after two events, then nothing happens."""
+    problem = Problem(
+        DenseGram(np.eye(2)), np.array([1.0, 3.0]), np.ones(2), 0.25, False, np.ones(2, bool)
+    )
+    # μ = 1: v = y/2, bound once ξ is below ½y
+    trail = path_module.follow(problem, min_threshold=1e-3)
+    np.testing.assert_allclose(trail.thresholds, [1.5, 0.5, 0.05, 0.005, 0.001])
+    np.testing.assert_allclose(trail.v, [[0.5, 1.5], *([x, x] for x in trail.thresholds[1:])])
+    assert trail.states.tolist() == [[0, 1], [1, 1], [1, 1], [1, 1], [1, 1]]
+    assert trail.n_events == 2 and trail.complete
+
+
+def test_a_path_has_an_end():
+    problem = reduced(2)
+    whole = path_module.follow(problem)
+    top = float(whole.thresholds[0])
+    for end in (top, 1.0001 * top):
+        one = path_module.follow(problem, min_threshold=end)
+        assert len(one.thresholds) == 1 and one.complete and one.n_events == 0
+        assert np.all(one.states == 0)
+    half = path_module.follow(problem, min_threshold=0.5 * top)
+    assert half.thresholds[-1] == 0.5 * top and half.complete
+    for most in (1, 2, 4):
+        short = path_module.follow(problem, max_events=most)
+        assert not short.complete and short.n_events == most
+        np.testing.assert_allclose(short.thresholds, whole.thresholds[: most + 1])
+
+
+def test_residuals_of_rounding_are_no_path():
+    """max |r| up to 64 ε of the labels is nothing."""
+    shares = {10.0: True, 60.0: True, 68.0: False, 1000.0: False}
+    for share, nothing in shares.items():
+        mu = share * np.finfo(float).eps
+        # v = y/(1 + μ), max μ|v| ≈ μ of the largest label
+        y = np.array([1.0, -0.25])
+        problem = Problem(DenseGram(np.eye(2)), y, np.ones(2), mu / 4, False, np.ones(2, bool))
+        trail = path_module.follow(problem)
+        assert (len(trail.thresholds) == 1) == nothing
+        assert trail.complete
+
+
+def test_no_more_breakpoints_than_memory(monkeypatch):
+    problem = reduced(2)
+    number = len(path_module.follow(problem).thresholds)
+    monkeypatch.setattr(path_module, "MOST_BYTES", 1000)
+    path_module.follow(problem, bytes_each=1000 / number)
+    with pytest.raises(ValueError, match=f"more than {number - 1} breakpoints"):
+        path_module.follow(problem, bytes_each=1000.5 / number)
+
+
+# --- between breakpoints ------------------------------------------------------------------
+
+
+def by_hand():
+    coef = np.array([[0.0, 8.0], [1.0, 4.0], [3.0, 0.0]])
+    return path_module.ThresholdPath(
+        thresholds=np.array([4.0, 2.0, 1.0]),
+        dual_coef=coef,
+        intercept=np.array([10.0, 20.0, 0.0]),
+        fitted=np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]),
+        states=np.zeros((3, 2), dtype=np.int8),
+        y=np.array([7.0, np.nan]),
+        n_events=2,
+        complete=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("xi", "coef", "intercept"),
+    [
+        (np.inf, [0.0, 8.0], 10.0),
+        (4.5, [0.0, 8.0], 10.0),
+        (4.0, [0.0, 8.0], 10.0),
+        (3.5, [0.25, 7.0], 12.5),
+        (3.0, [0.5, 6.0], 15.0),
+        (2.0, [1.0, 4.0], 20.0),
+        (1.75, [1.5, 3.0], 15.0),
+        (1.25, [2.5, 1.0], 5.0),
+        (1.0, [3.0, 0.0], 0.0),
+    ],
+)
+def test_interpolation_by_hand(xi, coef, intercept):
+    found, b = by_hand().at(xi)
+    assert (found.tolist(), b) == (coef, intercept)
+    assert not np.shares_memory(found, by_hand().dual_coef)
+
+
+@pytest.mark.parametrize("xi", [0.99, 0.0, -1.0, np.nan])
+def test_below_the_end_there_is_nothing(xi):
+    with pytest.raises(ValueError, match="below the end of the path, 1;"):
+        by_hand().at(xi)
+
+
+def test_residuals_are_of_labels_in_use():
+    np.testing.assert_array_equal(by_hand().residuals[:, 0], [6.0, 4.0, 2.0])
+    assert np.all(np.isnan(by_hand().residuals[:, 1]))
+
+
+# --- parts of the walk --------------------------------------------------------------------
+
+
+def test_when_a_slack_is_used_up():
+    inf, xi = np.inf, 2.0
+    slack = np.array([1.0, 1.0, 1.0, -1.0, 0.0, 0.0, 3.0])
+    rate = np.array([0.5, 0.0, -1.0, 2.0, -1.0, 1e-12, 6.0])
+    times = path_module._time(slack, rate, xi, least_rate=0.0)
+    assert times.tolist() == [2.0, inf, inf, 0.0, inf, 0.0, 0.5]
+    # a label within 1e-11 ξ of its bound has met it, unless it moves away from it
+    near, zero = (
+        np.array([1.9e-11, 2.1e-11, 1.9e-11, 1.9e-11]),
+        np.array([0.0, 0.0, -2e-11, -1e-12]),
+    )
+    assert path_module._time(near, zero, xi, least_rate=-1e-11).tolist() == [0.0, inf, inf, 0.0]
+    # a rate of up to 1e-11 is none
+    slow = path_module._time(np.ones(2), np.array([0.9e-11, 1.1e-11]), xi, least_rate=0.0)
+    assert slow[0] == inf and slow[1] == pytest.approx(1.0 / 1.1e-11)
+
+
+def test_the_edge_of_some_lines():
+    rows = np.array([0, 1, 2, 4])
+    z = np.array([5.0, 5.0, 3.0, 99.0, 1.0])
+    rate = np.array([1.0, 2.0, 4.0, 99.0, 2.0])
+    edge = path_module._Edge(rows, z, rate, 1.0)
+    # of two that are largest the one that rises faster; row 2 meets it at 5 + 2h = 3 + 4h
+    assert (edge.row, edge.value, edge.rate, edge.next_kink) == (1, 5.0, 2.0, 1.0)
+    alone = path_module._Edge(np.array([0]), z, rate, 1.0)
+    assert (alone.row, alone.next_kink) == (0, np.inf)
+    # lines within 1e-11 ξ of the largest are as large, and are met already
+    close = np.array([5.0, 5.0 - 1.9e-11, 5.0 - 2.1e-11])
+    tied = path_module._Edge(np.arange(3), close, np.array([1.0, 2.0, 4.0]), 2.0)
+    assert tied.row == 1
+    # a line that rises faster by less than 1e-11 never catches up
+    flat = path_module._Edge(
+        np.arange(2), np.array([5.0, 4.0]), np.array([1.0, 1.0 + 9e-12]), 1.0
+    )
+    assert flat.next_kink == np.inf
+    slow = path_module._Edge(
+        np.arange(2), np.array([5.0, 4.0]), np.array([1.0, 1.0 + 2e-11]), 1.0
+    )
+    assert slow.next_kink == pytest.approx(5e10, rel=1e-3)
+
+
+def bordered_inverse(problem, free):
+    n, border = int(free.sum()), int(problem.fit_intercept)
+    A = np.zeros((n + border, n + border))
+    A[border:, border:] = problem.gram.matrix[np.ix_(free, free)] + np.diag(problem.mu[free])
+    A[:border, border:], A[border:, :border] = 1.0, 1.0
+    return np.linalg.inv(A)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("refresh", [200, 5])
+@pytest.mark.parametrize("many", [True, False])
+def test_the_inverse_follows_the_free_labels(monkeypatch, intercept, refresh, many):
+    """Labels come and go; what it answers is that of a dense solve."""
+    monkeypatch.setattr(path_module, "REFRESH", refresh)
+    problem, rng = reduced(4, n=14, alpha=0.02, intercept=intercept), np.random.default_rng(1)
+    free = rng.uniform(size=14) < 0.5
+    solver = path_module._solver(problem, free)
+    assert isinstance(solver, path_module._FreeInverse)
+    side = np.where(free, 0.0, np.sign(rng.normal(size=14)))
+    builds = []
+    monkeypatch.setattr(
+        solver, "_build", lambda: (builds.append(solver.changes), type(solver)._build(solver))
+    )
+    for turn in range(24):
+        row = int(rng.integers(14))
+        if turn > 12 and free.sum() > 2:
+            row = int(np.flatnonzero(free)[turn % 2])
+        (solver.bind if free[row] else solver.free)(row)
+        free[row] = not free[row]
+        side[row] = 0.0 if free[row] else rng.choice([-1.0, 1.0])
+        if many:  # more rows than one differ from the last time
+            side[~free] = rng.choice([-1.0, 1.0], (~free).sum())
+        if not free.any():
+            continue
+        targets, fixed = rng.normal(size=14), side / problem.mu
+        v, fitted, b = solver.respond(targets, fixed, total=0.3)
+        rhs = (targets - problem.gram.matrix @ fixed)[free]
+        border = int(intercept)
+        x = bordered_inverse(problem, free) @ np.append([0.3 - fixed.sum()] * border, rhs)
+        np.testing.assert_allclose(v[free], x[border:], atol=1e-8 * np.max(np.abs(x)))
+        np.testing.assert_array_equal(v[~free], fixed[~free])
+        np.testing.assert_allclose(fitted, problem.gram.matrix @ v, atol=1e-8)
+        assert b == pytest.approx(x[0] if intercept else 0.0, abs=1e-8)
+        plain = solver.respond(targets, np.zeros(14), total=0.0)[0]
+        x = bordered_inverse(problem, free) @ np.append([0.0] * border, targets[free])
+        np.testing.assert_allclose(plain[free], x[border:], atol=1e-8 * np.max(np.abs(x)))
+    # made anew after so many changes, and only then
+    assert builds == ([] if refresh == 200 else [5] * 4)
+
+
+def test_an_inverse_without_digits_is_made_anew(monkeypatch):
+    problem = reduced(4, alpha=0.02)
+    free = np.arange(16) % 2 == 0
+    solver = path_module._FreeInverse(problem, free)
+    solver.inverse[:] *= -1.0  # pivots of the wrong sign
+    solver.bind(2)
+    free[2] = False
+    expected = path_module._FreeInverse(problem, free)
+    np.testing.assert_array_equal(solver.inverse, expected.inverse)
+    solver.inverse[1:, 1:] += 1e6
+    solver.free(3)
+    free[3] = True
+    np.testing.assert_array_equal(
+        solver.inverse, path_module._FreeInverse(problem, free).inverse
+    )
+
+
+def test_a_product_is_formed_anew_only_where_much_has_changed(monkeypatch):
+    problem = reduced(4, alpha=0.02)
+    solver = path_module._FreeInverse(problem, np.arange(16) < 8)
+    products = []
+    original = problem.gram.matvec
+    monkeypatch.setattr(problem.gram, "matvec", lambda v: (products.append(1), original(v))[1])
+    fixed = np.where(np.arange(16) < 8, 0.0, 1.0)
+    counts = []
+    solver.changes = 1
+    for changed in ([], range(8, 12), range(8, 13), [9], []):
+        fixed = fixed.copy()
+        fixed[list(changed)] *= -1.5
+        products.clear()
+        image = solver._image(fixed)
+        counts.append(len(products))
+        np.testing.assert_allclose(image, problem.gram.matrix @ fixed, atol=1e-12)
+    assert counts == [1, 0, 1, 0, 0]
+    solver.changes = 0  # a new inverse, a new product
+    products.clear()
+    solver._image(fixed)
+    assert len(products) == 1
+    assert solver._image(np.zeros(16)) == 0.0
+
+
+def walk_to(problem, share):
+    """A walk at some share of its first threshold, with all that it needs."""
+    walk = path_module._Walk(problem)
+    walk.threshold *= share
+    walk.solve_anew()
+    return walk
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_violations_are_those_of_the_definition(intercept):
+    problem = reduced(5, intercept=intercept)
+    walk = walk_to(problem, 0.3)
+    assert walk.violation() < 1e-11
+    rng = np.random.default_rng(0)
+    walk.v = walk.v + 0.1 * rng.normal(size=16)
+    walk.fitted, walk.intercept = problem.gram.matrix @ walk.v, 0.4
+    r = problem.y - 0.4 - walk.fitted
+    u = problem.mu * walk.v
+    xi = walk.threshold
+    assert walk.violation() == pytest.approx(np.max(np.abs(u - np.clip(r, -xi, xi))) / xi)
+    np.testing.assert_allclose(walk.excess(), r - u)
+    error, worst = walk._error()
+    free = walk.side == 0
+    np.testing.assert_allclose(error, np.where(free, r - u, 0.0))
+    largest = np.max(np.abs((r - u)[free]))
+    assert worst == pytest.approx(largest)
+    # Σ sψ / S = 2λ Σv is the rest of the conditions
+    walk.v = walk.v + 1e5
+    balance = 2 * problem.alpha * abs(walk.v.sum())
+    walk.fitted = problem.y - walk.intercept - problem.mu * walk.v
+    assert walk._error()[1] == pytest.approx(balance if intercept else 0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_errors_are_put_right(size, intercept):
+    problem = reduced(5, intercept=intercept)
+    walk = walk_to(problem, 0.3)
+    exact, b = minimiser(problem, walk.side == 0, walk.side, walk.threshold)
+    walk.v = walk.v + size * np.where(walk.side == 0, np.cos(np.arange(16)), 0.0)
+    walk.fitted = problem.gram.matrix @ walk.v
+    walk.intercept += size if intercept else 0.0
+    walk._refine()
+    np.testing.assert_allclose(walk.v, exact, rtol=1e-9)
+    assert walk.intercept == pytest.approx(b, abs=1e-11)
+    assert walk._error()[1] <= 1e-12 * walk.threshold
+    np.testing.assert_allclose(walk.fitted, problem.gram.matrix @ walk.v)
+
+
+def test_a_correction_that_does_not_help_is_taken_back():
+    walk = walk_to(reduced(5), 0.3)
+    walk.v = walk.v + 1e-6 * (walk.side == 0)
+    walk.fitted = walk.problem.gram.matrix @ walk.v
+    before = walk.v.copy(), walk.fitted.copy(), walk.intercept
+
+    class Wrong:
+        asked = 0
+
+        def respond(self, targets, fixed, total):
+            Wrong.asked += 1
+            return np.full(16, 7.0), np.zeros(16), 5.0
+
+    walk.solver = Wrong()
+    walk._refine()
+    assert Wrong.asked == 1
+    for now, then in zip((walk.v, walk.fitted, walk.intercept), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+def test_a_wrong_pattern_is_solved_anew():
+    problem = reduced(5)
+    walk = walk_to(problem, 0.3)
+    assert walk._correct() is True
+    side, v = walk.side.copy(), walk.v.copy()
+    row = int(np.flatnonzero(side == 0)[0])
+    walk.side[row] = 1
+    walk.v[row] = walk.threshold / problem.mu[row]
+    walk.solver = path_module._solver(problem, walk.side == 0)
+    assert walk._correct() is False
+    np.testing.assert_array_equal(walk.side, side)
+    np.testing.assert_allclose(walk.v, v, rtol=1e-9)
+    # a solver that has lost its digits is no reason to: it is made anew
+    walk.solver.inverse[:] = 0.0
+    walk.v = walk.v + 1e-3 * (walk.side == 0)
+    walk.fitted = problem.gram.matrix @ walk.v
+    assert walk._correct() is True
+    np.testing.assert_allclose(walk.v, v, rtol=1e-9)
+
+
+def test_hops_grow_tenfold_up_to_a_thousandth():
+    problem = reduced(5)
+    walk = walk_to(problem, 0.5)
+    walk.changes = {3: 9}
+    assert walk.is_stuck
+    xi = walk.threshold
+    for hop in (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-3):
+        walk.hop_down(0.0)
+        assert xi - walk.threshold == pytest.approx(hop * xi, rel=1e-5)
+        xi = walk.threshold
+        assert walk.changes == {} and not walk.is_stuck
+        exact, _ = minimiser(problem, walk.side == 0, walk.side, xi)
+        np.testing.assert_allclose(walk.v, exact, rtol=1e-9)
+    walk.hop_down(0.9999 * xi)
+    assert walk.threshold == 0.9999 * xi
+
+
+def test_a_label_that_goes_back_and_forth_is_stuck():
+    walk = walk_to(reduced(5), 0.5)
+    row = int(np.flatnonzero(walk.side == 0)[0])
+    for times in range(1, 6):
+        walk.change((row,))
+        assert walk.changes == {row: times}
+        assert walk.is_stuck == (times > 3)
+        assert walk.side[row] == (0 if times % 2 == 0 else np.sign(walk.v[row]))
+    assert not path_module._Walk(reduced(5)).is_stuck
+
+
+def test_directions_are_the_derivative_of_the_path():
+    for intercept in (True, False):
+        problem = reduced(6, intercept=intercept)
+        walk = walk_to(problem, 0.4)
+        direction, event = walk.look()
+        free = walk.side == 0
+        (v, b), (w, c) = (
+            minimiser(problem, free, walk.side, xi)
+            for xi in (walk.threshold, 0.5 * walk.threshold)
+        )
+        h = 0.5 * walk.threshold
+        np.testing.assert_allclose(direction.v, (w - v) / h, atol=1e-9)
+        assert direction.intercept == pytest.approx((c - b) / h, abs=1e-9)
+
+        def excess(v, b, problem=problem):
+            return problem.y - b - problem.gram.matrix @ v - problem.mu * v
+
+        rate = (excess(w, c) - excess(v, b)) / h
+        np.testing.assert_allclose(direction.excess, rate, atol=1e-8)
+        # just above the event nothing has changed, just below a label has
+        there = walk.threshold - event.step
+        for factor, changes in ((1 + 1e-7, 0), (1 - 1e-7, 1)):
+            other = newton.solve(problem, there * factor)
+            state = np.where(other.free, 0, np.sign(other.v))
+            assert np.flatnonzero(state != walk.side).tolist() == list(event.rows)[:changes]
+
+
+def test_a_direction_without_digits_is_refused():
+    walk = walk_to(reduced(6), 0.4)
+    exact, free = walk.solver.respond, walk.side == 0
+
+    class Noisy:
+        """Answers wrong by some share each time."""
+
+        share, calls = 0.0, 0
+
+        def respond(self, targets, fixed, total):
+            Noisy.calls += 1
+            v, _, b = exact(targets, fixed, total)
+            v = np.where(free, v * (1.0 + Noisy.share), v)
+            return v, walk.problem.gram.matrix @ v, b
+
+    good, _ = walk.look()
+    walk.solver = Noisy()
+    for share, calls in ((0.0, 1), (1e-8, 2), (1e-3, 4)):
+        Noisy.share, Noisy.calls = share, 0
+        found = walk._direction()
+        np.testing.assert_allclose(found.v, good.v, atol=1e-8)
+        assert Noisy.calls == calls
+    for share in (0.3, 2.0):
+        Noisy.share = share
+        with pytest.raises(BreakdownError, match="no digits"):
+            walk._direction()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_free_labels_the_intercept_is_the_middle(seed):
+    """Every label is bound: b is the middle of where none would become free."""
+    rng = np.random.default_rng(seed)
+    K = np.ascontiguousarray(gram("rbf", rng.normal(size=(8, 2)), gamma=1.0))
+    y = np.where(np.arange(8) % 2 == 0, 1.0, -1.0) + 0.3 * rng.normal(size=8)
+    problem = Problem(DenseGram(K), y, np.ones(8), 2.0, True, np.ones(8, dtype=bool))
+    trail = path_module.follow(problem, min_threshold=1e-4)
+    plateaus = 0
+    for k in range(len(trail.thresholds) - 1):
+        state, (high, low) = trail.states[k], trail.thresholds[k : k + 2]
+        if np.any(state == 0):
+            continue
+        plateaus += 1
+        for share in (0.1, 0.5, 0.9):
+            xi = (1 - share) * high + share * low
+            v = state * xi / problem.mu
+            kinks = y - K @ v - state * xi
+            middle = 0.5 * (np.max(kinks[state < 0]) + np.min(kinks[state > 0]))
+            level = (1 - share) * trail.level[k] + share * trail.level[k + 1]
+            assert level - np.mean(K @ v) == pytest.approx(middle, abs=1e-10)
+            assert np.max(kinks[state < 0]) <= np.min(kinks[state > 0]) + 1e-10
+    assert plateaus > 0
+
+
+def test_expanded_in_blocks(monkeypatch):
+    X, y, _, _ = curve(30, 3)
+    whole = huber_path(X, y, alpha=1e-3)
+    monkeypatch.setattr(path_module, "BLOCK", 7)
+    parts = huber_path(X, y, alpha=1e-3)
+    for name in ("thresholds", "dual_coef", "intercept", "fitted", "states"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-12)
+
+
+# --- as users get it ----------------------------------------------------------------------
 
 
 def certify(path, X, y, weights=None, count=8, **params):

@@ -240,7 +240,7 @@ def test_relative_gap():
 
 
 def test_dual_point():
-    """Within the box; a bound label that misses its bound by no more than the slack is at it."""
+    """Within the box; a bound label that is off by no more than the slack is at its bound."""
     xi = 2.0
     residuals = np.array([3.0, 3.0, 3.0, 2.0, 1.0, -3.0, -3.0, 1.0])
     slack = np.array([0.001, 0.001, 0.002, 0.001, 0.001, 0.001, 0.001, 0.001])
