@@ -170,7 +170,7 @@ def test_rough_residuals_use_the_variances_that_are_known():
     known = LeaveOneOut(
         np.zeros(3), np.array([1.0, 2.0, 6.0]), np.array([2.0, 4.0, 8.0]), np.full(3, 7.0)
     )
-    problem, solution = weighted(0.4)
+    _, solution = weighted(0.4)
     free = np.array([True, False, True])
     part = replace(solution, free=free, v=np.array([9.0, 3.0, 9.0]))
     mu, residuals = np.array([2.0, 1.0, 8.0]), np.array([1.0, -1.0, 4.0])
