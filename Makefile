@@ -13,7 +13,7 @@ EXTRAS := plot,cli,oracle,crowd,dask
 PYTEST := -m pytest -n $(JOBS) -m "not slow" --doctest-modules src/activehuber tests
 
 .PHONY: demo test test-all test-random test-cores test-pythons test-elsewhere test-lowest test-newest \
-  check docs bench wheel-test clean
+  check docs bench mutants wheel-test clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -93,6 +93,9 @@ docs: $(VENV)/.docs  ## the site in docs/_build/html; warnings are errors
 
 bench: $(VENV)/.test  ## ratios against peers, measured in one run
 	$(BIN)/python -m benchmarks.speed
+
+mutants: $(VENV)/.test  ## which changes of a line its tests do not notice; MODULES="newton path" for some
+	$(BIN)/python tools/mutants.py --jobs $(JOBS) $(MODULES)
 
 wheel-test: $(VENV)/.check  ## install wheel, sdist and each extra into empty environments, use them
 	rm -rf build/wheel-test && mkdir -p build/wheel-test

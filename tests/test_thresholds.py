@@ -13,6 +13,199 @@ RULES = ["madn", "quantile", "tuning-free"]
 GAMMA = 0.5
 
 
+# --- values by hand -----------------------------------------------------------------------
+
+MADN = 1.482602218505602
+
+
+def loo_of(residuals, variance=0.0, ridge=1.0, missing=0.0):
+    shape = np.shape(residuals)
+    return LeaveOneOut(
+        np.array(residuals),
+        *(np.broadcast_to(x, shape) + 0.0 for x in (variance, ridge, missing)),
+    )
+
+
+def test_noise_scale_by_hand():
+    # |e|/√(1 + q/μ) = 1, 2, 3; of weights 1, ½ and 3 the labels stand for 1, 1 and 3
+    loo = loo_of([2.0, -4.0, 6.0, 99.0], variance=3.0)
+    among, weights = np.array([True, True, True, False]), np.ones(4)
+    assert thresholds.noise_scale(loo, weights, among, 0.0) == pytest.approx(
+        MADN * (1 + 5 / 3) * 2.0
+    )
+    weights = np.array([1.0, 0.5, 3.0, 9.0])
+    assert thresholds.noise_scale(loo, weights, among, 0.0) == pytest.approx(
+        MADN * (1 + 5 / 5) * 3.0
+    )
+    assert thresholds.noise_scale(loo, weights, among, 50.0) == 50.0
+
+
+def test_rules_by_hand():
+    residuals, ones = np.array([-1.0, 0.0, 1.0, 2.0, -100.0]), np.ones(5)
+    assert thresholds.madn(residuals, ones) == pytest.approx(1.345 * MADN)
+    assert thresholds.quantile(-np.arange(20.0), np.ones(20)) == 17.0
+    assert thresholds.quantile(np.arange(10.0), np.r_[np.ones(9), 8.0]) == 9.0
+    # Σ w min(r²/ξ², 1) = dof + log W; one of r² = 1 and three of 16: with ξ beyond both
+    r, w = np.array([-1.0, 4.0]), np.array([1.0, 3.0])
+    wanted = 2.0 + np.log(4.0)
+    assert thresholds.tuning_free(r, w, 2.0) == pytest.approx(1.0 / np.sqrt(wanted - 3.0))
+    assert thresholds.tuning_free(r, w, 0.5) == pytest.approx(7.0 / np.sqrt(0.5 + np.log(4.0)))
+    assert thresholds.tuning_free(r, w, 4.0 - np.log(4.0)) == np.inf
+    # mean 1 − ε: ξ is as small as the smallest size; zeros only leave nothing to go by
+    assert thresholds.tuning_free(r, w, 3.999 - np.log(4.0)) == pytest.approx(1.0005, rel=1e-3)
+    assert thresholds.tuning_free(np.zeros(3), np.ones(3), 0.5) == 0.0
+
+
+def test_row_scales_by_hand():
+    scales = thresholds.RowScales(np.array([1.0, 2.0]), np.array([0.0, 6.0]))
+    assert scales.at(4.0).tolist() == [4.0, 10.0]
+    assert scales.without_excuse().at(4.0).tolist() == [4.0, 8.0]
+    # q/μ = 3, equal errors: no growth; ŷ = y − e − centre; (q + missing)/K̄ of √(s²/4 + ŷ²)
+    loo = loo_of([2.0, -2.0], variance=3.0, missing=1.0)
+    ground = thresholds.Ground(np.array([7.0, 4.0]), np.ones(2), 2.0, 8.0, 8.0)
+    found = thresholds.row_scales(loo, ground)
+    assert found.noise.tolist() == [2.0, 2.0]
+    np.testing.assert_allclose(found.unknown, 0.5 * np.hypot(4.0, [3.0, 4.0]))
+    for nothing in (0.0, -1.0):
+        none = thresholds.Ground(ground.y, ground.weights, 2.0, 8.0, nothing)
+        assert thresholds.row_scales(loo, none).unknown.tolist() == [0.0, 0.0]
+    little = thresholds.Ground(ground.y, ground.weights, 2.0, 8.0, 0.5)
+    np.testing.assert_allclose(
+        thresholds.row_scales(loo, little).unknown, 8.0 * np.hypot(4.0, [3.0, 4.0])
+    )
+
+
+def naive_growth(level, errors, weights):
+    """Sixteen windows over the ranks, each by itself."""
+    sizes = np.abs(errors)
+    order = sorted(range(len(level)), key=lambda i: (level[i], sizes[i]))
+    level, sizes, weights = (np.asarray(x)[order] for x in (level, sizes, weights))
+    total = weights.sum()
+    unit = total / np.sum(np.maximum(weights, 1.0))
+    width = min(total, max(0.15 * total, 30 * unit))
+    ends = np.cumsum(weights)
+
+    def low_quantile(sizes, weights):
+        ranked = np.argsort(sizes, kind="stable")
+        reached = np.cumsum(weights[ranked]) >= 0.35 * weights.sum() * (1 - 1e-12)
+        return sizes[ranked][np.argmax(reached)]
+
+    stops, local = [], []
+    for centre in np.linspace(width / 2, total - width / 2, 16):
+        inside = [
+            max(0.0, min(end, centre + width / 2) - max(end - w, centre - width / 2))
+            for end, w in zip(ends, weights, strict=True)
+        ]
+        stops.append(level[min(np.sum(ends < centre), len(level) - 1)])
+        local.append(low_quantile(sizes, np.array(inside)))
+    usual = low_quantile(sizes, weights)
+    return np.maximum(1.0, 0.7 * np.interp(level, stops, local) / usual), order
+
+
+@pytest.mark.parametrize("n", [8, 60, 300])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_growth_is_that_of_each_window(monkeypatch, n, weighted, at_once):
+    rng = np.random.default_rng(n)
+    level = np.round(rng.uniform(0, 1, n), 2)
+    errors = (0.2 + 4 * level**2) * rng.normal(size=n)
+    weights = rng.choice([0.5, 1.0, 3.0], n) if weighted else np.ones(n)
+    if not at_once:
+        monkeypatch.setattr(thresholds, "WINDOW_NUMBERS", n - 1)
+    found = thresholds.growth_along(level, errors, weights)
+    expected, order = naive_growth(level, errors, weights)
+    np.testing.assert_allclose(found[order], expected, rtol=1e-9)
+    assert (np.max(found) > 1.5) == (n > 30)
+    assert np.all(thresholds.growth_along(level, 0.0 * errors, weights) == 1.0)
+
+
+def test_even_odds_by_hand():
+    """(1 − π) φ(t) = π/(2T), T twice the median of those beyond."""
+
+    def odds(share, far, removal=3.5):
+        ratios = np.r_[np.ones(100 - share), np.full(share, far)]
+        return thresholds.even_odds(ratios, np.ones(100), removal)
+
+    for share, far in ((20, 10.0), (10, 12.0), (30, 40.0)):
+        t, pi = odds(share, far), share / 100
+        density = np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)
+        assert (1 - pi) * density == pytest.approx(pi / (2 * 2 * far))
+    assert odds(0, 1.0) == 3.5
+    assert odds(49, 4.0) == 2.0  # no cut falls below two
+    assert odds(50, 9.0) == 3.5 and odds(60, 9.0) == 3.5  # half of them: nothing is known
+    assert odds(20, 3.5) == 3.5  # at the cut is not beyond
+    assert odds(1, 1e6) == 3.5
+    weights = np.r_[np.full(80, 0.5), np.full(10, 1.0)]
+    ratios = np.r_[np.ones(80), np.full(10, 10.0)]
+    assert thresholds.even_odds(ratios, weights, 3.5) == pytest.approx(odds(20, 10.0))
+    assert thresholds.even_odds(np.full(3, 0.1), np.ones(3), 0.05) == 0.05
+
+
+def test_cuts_and_shares_by_hand():
+    errors, scales = np.array([0.0, -3.0, 0.0, 2.0]), np.array([0.0, 2.0, 1.0, 0.0])
+    assert thresholds.share_of(errors, scales).tolist() == [0.0, 1.5, 0.0, np.inf]
+    ratios = np.r_[np.ones(80), np.full(20, 10.0)]
+    wanted = thresholds.even_odds(ratios, np.ones(100), 3.5)
+    scales = np.linspace(1, 2, 100)
+    found = thresholds.cuts(ratios * scales, scales, np.ones(100), 3.5)
+    np.testing.assert_allclose(found, wanted * scales)
+
+
+@pytest.mark.parametrize("far", [1.4, 1.6])
+def test_labels_beyond_doubt_are_put_aside(far):
+    """Beyond 1.5 cuts, and three times at most; half of the weight has to stay."""
+    rng = np.random.default_rng(3)
+    good, scales = rng.normal(size=95), thresholds.RowScales(np.ones(100), np.zeros(100))
+
+    def by_hand(errors, weights, rounds):
+        among = np.ones(100, dtype=bool)
+        sigma = thresholds.noise_scale(loo_of(errors), weights, among, 0.0)
+        for _ in range(rounds):
+            cut = sigma * thresholds.even_odds(np.abs(errors) / sigma, weights, 3.5)
+            near = np.abs(errors) <= 1.5 * cut
+            if weights[near].sum() < 0.5 * weights.sum():
+                break
+            sigma = thresholds.noise_scale(loo_of(errors), weights, near, 0.0)
+        return sigma
+
+    sigma = by_hand(np.r_[good, np.full(5, 3.0)], np.ones(100), 0)
+    for spread in (far * 3.5 * sigma, *np.geomspace(2.0, 60.0, 15)):
+        for bad in (5, 25, 40):
+            errors = np.r_[good, np.zeros(5)]
+            errors[:bad] = spread * np.linspace(0.3, 1.0, bad)
+            for weights in (np.ones(100), np.r_[np.full(bad, 2.5), np.ones(100 - bad)]):
+                found = thresholds.scale_of_most(loo_of(errors), scales, weights, 3.5, 0.0)
+                assert found == pytest.approx(by_hand(errors, weights, 3))
+
+
+def test_quality_by_hand():
+    cuts, nobody = np.full(4, 2.0), np.zeros(4, dtype=bool)
+    errors, kept = np.array([0.0, 1.0, -2.0, 6.0]), np.array([True, True, True, False])
+    np.testing.assert_allclose(
+        thresholds.quality(errors, cuts, kept, nobody), [1.0, 0.8, 0.5, 0.1]
+    )
+    # a kept label beyond its cut widens all cuts: x = |e|/6
+    everyone = np.ones(4, dtype=bool)
+    np.testing.assert_allclose(
+        thresholds.quality(errors, cuts, everyone, nobody),
+        [1.0, 1 / (1 + 1 / 36), 1 / (1 + 1 / 9), 0.5],
+    )
+    # unless it is trusted, which is then kept at one half
+    trusted = np.array([False, False, False, True])
+    np.testing.assert_allclose(
+        thresholds.quality(errors, cuts, everyone, trusted), [1.0, 0.8, 0.5, 0.5]
+    )
+    # a dropped label within its cut stays below one half, with three digits
+    inside = thresholds.quality(np.array([0.5, 2.0]), cuts[:2], nobody[:2], nobody[:2])
+    assert inside.tolist() == [0.499, 0.499]
+    # no cut at all: errors of any size are beyond it
+    none = thresholds.quality(errors, np.zeros(4), kept, nobody)
+    assert none.tolist() == [1.0, 0.5, 0.5, 0.0]
+
+
+# --- as the estimator uses them -----------------------------------------------------------
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
 @pytest.mark.parametrize("rule", RULES)
