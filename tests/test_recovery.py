@@ -316,3 +316,27 @@ def test_the_intercept_is_the_one_that_certifies_better(much_the_same):
         assert fit.intercept == pytest.approx(best, abs=1e-9)
         sharper += violations[1] < violations[0]
     assert (sharper > 4) == much_the_same
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_refinement_carries_the_intercept_along(centred):
+    """Features of Q may be centred: fitted values of the reduced problem miss a constant."""
+    case = Case()
+    if centred:
+        Phi = np.random.default_rng(0).normal(size=(20, 3)) + 2.0
+        case.K = Phi @ Phi.T
+        part = Part(Operator(features=Phi), Phi, None)
+        expansion = expand_views([part], alpha=ALPHA, manifold=0.0, agreement=0.0)
+        case.reduction = expansion.reduce(ROWS, np.ones(1), True)
+        case.problem = replace(case.problem, gram=case.reduction.gram)
+    problem, exact = case.problem, case.solve(1.0)
+    assert np.sum(exact.free) > 4
+    constant = case.K[np.ix_(ROWS, ROWS)] @ exact.v - exact.fitted
+    assert (np.max(np.abs(constant)) > 1e-3) == centred
+    start = disturbed(case, exact, 0.01)
+    start = replace(start, intercept=start.intercept + 0.3)
+    found, coefficients, _ = recovery._refine(case.reduction, problem, start, 1.0, 5, False)
+    values = (case.K @ coefficients[:, 0])[ROWS]
+    error = problem.y - found.intercept - values - problem.mu * found.v
+    np.testing.assert_allclose(error[exact.free], 0.0, atol=1e-11)
+    np.testing.assert_allclose(found.v, exact.v, atol=1e-9)

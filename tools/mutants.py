@@ -27,7 +27,7 @@ import signal
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -240,25 +240,37 @@ class _Server:
         self.running: dict[int, tuple[int, float]] = {}
 
     def pytest_collection(self, session: Any) -> None:
+        self._import_heavy(session.config.args)
+        # First the module as it is, by the same way: whatever fails later is the mutant's.
         started = time.monotonic()
-        process = os.fork()
+        process = self._fork(None)
         if not process:
             return
         if os.waitpid(process, 0)[1] != 0:
             os._exit(1)
         limit = PATIENCE * (time.monotonic() - started) + GRACE
-        self._import_heavy(session.config.args)
         for number, mutant in enumerate(self.chosen):
             self._wait(self.jobs - 1)
-            process = os.fork()
+            process = self._fork(mutant)
             if not process:
-                os.setsid()
-                mutant.swap()
-                sys.meta_path.insert(0, self.finder)
                 return
             self.running[process] = number, time.monotonic() + limit
         self._wait(0)
         os._exit(0)
+
+    def _fork(self, mutant: Mutant | None) -> int:
+        """Fork a session; 0 in the session itself."""
+        process = os.fork()
+        if not process:
+            os.setsid()
+            self.running = {}
+            sys.meta_path.insert(0, self.finder)
+            if mutant is not None:
+                mutant.swap()
+        return process
+
+    def pytest_keyboard_interrupt(self) -> None:
+        self._end(self.running)
 
     @staticmethod
     def _import_heavy(files: Sequence[str]) -> None:
@@ -278,16 +290,21 @@ class _Server:
                 if status == 0:
                     os.write(ANSWER, f"{number}\n".encode())
                 continue
-            for process, (_, end) in self.running.items():
-                if time.monotonic() > end:
-                    os.killpg(process, signal.SIGKILL)
+            late = [p for p, (_, end) in self.running.items() if time.monotonic() > end]
+            self._end(late)
             time.sleep(0.01)
+
+    @staticmethod
+    def _end(processes: Iterable[int]) -> None:
+        """End sessions and what they have started."""
+        for process in processes:
+            os.killpg(process, signal.SIGKILL)
 
 
 def survivors(
     finder: _Finder, chosen: Sequence[Mutant], tests: Sequence[str], jobs: int
-) -> list[Mutant]:
-    """Those mutants that the tests do not notice."""
+) -> Iterator[Mutant]:
+    """Those mutants that the tests do not notice, as they are found."""
     read, write = os.pipe()
     server = os.fork()
     if not server:
@@ -301,10 +318,9 @@ def survivors(
         os._exit(int(pytest.main([*options, *tests], [_Server(finder, chosen, jobs)])))
     os.close(write)
     with os.fdopen(read) as pipe:
-        numbers = sorted(int(line) for line in pipe)
+        yield from (chosen[int(line)] for line in pipe)
     if os.waitpid(server, 0)[1] != 0:
         raise SystemExit(f"{' '.join(tests)}: they fail on the code as it is; mend that first")
-    return [chosen[number] for number in numbers]
 
 
 # --- the report -------------------------------------------------------------------------
@@ -317,6 +333,15 @@ def _known(entries: Sequence[dict[str, str]]) -> dict[tuple[str, str, str], str]
 def _told(mutant: Mutant, known: dict[tuple[str, str, str], str]) -> str:
     why = known.get((mutant.module, mutant.where, mutant.text), "NEW")
     return f"  {mutant.module}.py:{mutant.line}  {mutant.where}  {mutant.text}    [{why}]"
+
+
+def _tell_of_those_gone(
+    module: str, every: Sequence[Mutant], known: dict[tuple[str, str, str], str]
+) -> None:
+    made = {(mutant.where, mutant.text) for mutant in every}
+    for name, where, text in known:
+        if name == module and (where, text) not in made:
+            print(f"  tools/mutants.toml knows a mutant that is none: {where}  {text}")
 
 
 def _options(modules: Sequence[str]) -> argparse.Namespace:
@@ -346,19 +371,25 @@ def main() -> None:
     made = killed = 0
     for module in modules:
         tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
-        chosen = [m for m in mutants(module, tree) if options.where in m.where]
+        every = mutants(module, tree)
+        _tell_of_those_gone(module, every, known)
+        chosen = [m for m in every if options.where in m.where]
         if options.sample is not None and options.sample < len(chosen):
             chosen = random.Random(options.seed).sample(chosen, options.sample)
-        alive = chosen if options.list else []
-        if chosen and not options.list:
+        alive: Iterable[Mutant] = chosen
+        if not options.list:
             alive = survivors(_Finder(module, tree), chosen, tests[module], options.jobs)
-        made, killed = made + len(chosen), killed + len(chosen) - len(alive)
-        share = 1.0 - len(alive) / max(1, len(chosen))
-        print(
-            f"{module}: {len(chosen)} mutants, {len(chosen) - len(alive)} killed, {share:.1%}"
-        )
-        print("\n".join(_told(mutant, known) for mutant in alive), flush=True)
-    print(f"all: {made} mutants, {killed} killed, {killed / max(1, made):.1%}")
+        left = 0
+        for mutant in alive:
+            left += 1
+            print(_told(mutant, known), flush=True)
+        made, killed = made + len(chosen), killed + len(chosen) - left
+        print(f"{module}: {_share(len(chosen), len(chosen) - left)}", flush=True)
+    print(f"all: {_share(made, killed)}")
+
+
+def _share(made: int, killed: int) -> str:
+    return f"{made} mutants, {killed} killed, {killed / max(1, made):.1%}"
 
 
 if __name__ == "__main__":
