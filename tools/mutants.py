@@ -21,8 +21,10 @@ import ast
 import importlib
 import importlib.machinery
 import importlib.util
+import math
 import os
 import random
+import resource
 import signal
 import sys
 import time
@@ -36,8 +38,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "activehuber"
 # The file descriptor on which a server answers.
 ANSWER = 199
-# A run may take so many times that of the code as it is, and so many seconds more.
-PATIENCE, GRACE = 4.0, 20.0
+# A run may take so many times the processor time of the code as it is, and so many seconds
+# more; where it only waits, so many times as long by the clock.
+PATIENCE, GRACE, CLOCK = 3.0, 5.0, 10.0
 # Characters shown on either side of what differs.
 AROUND = 40
 
@@ -132,7 +135,7 @@ def mutants(module: str, tree: ast.Module) -> list[Mutant]:
     for where, owner, field, index, new in _changes(tree, ""):
         node = getattr(owner, field)
         node = node if index is None else node[index]
-        line = getattr(node, "lineno", None) or getattr(owner, "lineno", 0)
+        line = int(getattr(node, "lineno", getattr(owner, "lineno", 0)))
         mutant = Mutant(module, where, line, owner, field, index, new)
         mutant.describe()
         found.append(mutant)
@@ -184,8 +187,9 @@ def _own_changes(node: ast.AST) -> Iterator[tuple[str, int | None, Any]]:
 
 def _replacements(node: ast.AST, owner: ast.AST) -> Iterator[ast.AST]:
     """What may stand in place of a node."""
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        yield ast.Constant(_moved(node.value))
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        if not isinstance(node.value, bool):
+            yield ast.Constant(_moved(node.value))
     elif isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.UAdd):
         yield node.operand
     elif isinstance(node, ast.Raise):
@@ -238,23 +242,24 @@ class _Server:
     def __init__(self, finder: _Finder, chosen: Sequence[Mutant], jobs: int) -> None:
         self.finder, self.chosen, self.jobs = finder, chosen, jobs
         self.running: dict[int, tuple[int, float]] = {}
+        self.seconds = 0
 
     def pytest_collection(self, session: Any) -> None:
         self._import_heavy(session.config.args)
         # First the module as it is, by the same way: whatever fails later is the mutant's.
-        started = time.monotonic()
         process = self._fork(None)
         if not process:
             return
-        if os.waitpid(process, 0)[1] != 0:
+        _, status, used = os.wait4(process, 0)
+        if status != 0:
             os._exit(1)
-        limit = PATIENCE * (time.monotonic() - started) + GRACE
+        self.seconds = math.ceil(PATIENCE * (used.ru_utime + used.ru_stime) + GRACE)
         for number, mutant in enumerate(self.chosen):
             self._wait(self.jobs - 1)
             process = self._fork(mutant)
             if not process:
                 return
-            self.running[process] = number, time.monotonic() + limit
+            self.running[process] = number, time.monotonic() + CLOCK * self.seconds
         self._wait(0)
         os._exit(0)
 
@@ -266,6 +271,7 @@ class _Server:
             self.running = {}
             sys.meta_path.insert(0, self.finder)
             if mutant is not None:
+                resource.setrlimit(resource.RLIMIT_CPU, (self.seconds, self.seconds))
                 mutant.swap()
         return process
 
