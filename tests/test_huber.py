@@ -150,8 +150,9 @@ def test_location_by_hand():
     assert huber.location(balanced[0], 100.0 * balanced[1], 1.0) == pytest.approx(5.0)
     assert huber.location(1e-3 * balanced[0], balanced[1], 1e-3) == pytest.approx(5e-3)
     # an imbalance that is none of rounding's goes to the heavier side
-    heavier = np.append(thirds[0], thirds[1] * (1.0 + 1e-12))
+    heavier = np.append(thirds[0], thirds[1] * (1.0 + 1e-13))
     assert huber.location(balanced[0], heavier, 1.0) == pytest.approx(9.0)
+    assert huber.location(1e-3 * balanced[0], heavier, 1e-3) == pytest.approx(9e-3)
 
 
 VALUES, EVEN = np.array([-10.0, -7.0, 3.0, 5.0]), np.ones(4)

@@ -802,6 +802,21 @@ def test_one_target_and_bounded_memory(monkeypatch):
         huber_path(X, y)
 
 
+def test_a_breakpoint_takes_its_coefficients_its_fitted_values_and_its_states(monkeypatch):
+    X, y, _, _ = curve(20, 0)
+    views = [View([0]), View([1], "linear")]
+    for params, number in (({}, 1), ({"views": views}, 2)):
+        path = huber_path(X, y, **params)
+        needed = sum(part.nbytes for part in (path.dual_coef, path.fitted, path.states))
+        assert needed == len(path.thresholds) * 20 * (8 * number + 9)
+        monkeypatch.setattr(path_module, "MOST_BYTES", needed)
+        huber_path(X, y, **params)
+        monkeypatch.setattr(path_module, "MOST_BYTES", needed - 1)
+        with pytest.raises(ValueError, match="max_events"):
+            huber_path(X, y, **params)
+        monkeypatch.undo()
+
+
 def test_solves_anew_when_labels_go_back_and_forth(monkeypatch):
     """Whatever makes the walk stop, the path goes on below and stays certified."""
     X, y, _, _ = curve(40, 11)
