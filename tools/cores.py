@@ -20,7 +20,8 @@ HOUSE = Path(__file__).resolve().parent.parent
 CORES = ("Haswell", "SkylakeX", "Nehalem")
 # Tests of the mathematics; the rest hardly multiplies.
 NUMERIC = (
-    *("huber", "kernels", "graphs", "gram", "exact", "path", "leave_one_out", "thresholds"),
+    *("huber", "kernels", "graphs", "gram", "problem", "newton", "recovery", "exact", "path"),
+    *("leave_one_out", "thresholds", "extremes", "search"),
     *("refinement", "reinstatement", "adaptive", "widths", "views", "weights", "limits"),
     *("attacks", "combinations", "approximation", "landmark_choice", "selection", "classifier"),
     *("sklearn", "persistence", "audit", "crowd_lasting", "crowd_counter"),
