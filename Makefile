@@ -13,7 +13,7 @@ EXTRAS := plot,cli,oracle,crowd,dask
 PYTEST := -m pytest -n $(JOBS) -m "not slow" --doctest-modules src/activehuber tests
 
 .PHONY: demo test test-all test-random test-cores test-pythons test-elsewhere test-lowest test-newest \
-  check docs bench mutants wheel-test clean
+  check docs bench fuzz mutants wheel-test clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

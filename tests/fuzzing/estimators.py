@@ -11,7 +11,7 @@ import signal
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from activehuber import (
     huber_path,
 )
 from activehuber.model_selection import is_missing
-from tests.fuzzing.verdict import FAILED, BadAnswerError, Verdict, verdict_of
+from tests.fuzzing.verdict import FAILED, REFUSED, BadAnswerError, Verdict, verdict_of
 
 Rng = np.random.Generator
 
@@ -38,6 +38,8 @@ TINY, HUGE = (1e-320, 1e-308, 1e-200, 1e-100, 1e-30), (1e30, 1e100, 1e154, 1e200
 MODERATE = (1e-9, 1e-4, 0.1, 1.0, 1.0, 10.0, 1e4, 1e9)
 KERNELS = ("linear", "poly", "rbf", "laplacian", "matern", "cosine")
 WIDTH_KERNELS = ("rbf", "laplacian", "matern")
+# What scikit-learn says of numbers that are not finite; none is drawn but as a wrong value.
+NOT_FINITE = ("contains NaN", "contains infinity", "up to nan")
 RULES = ("adaptive", "refine", "madn", "quantile", "tuning-free")
 
 
@@ -114,8 +116,6 @@ class Case:
         What `fit` gets.
     new : array-like
         Rows to predict.
-    finite : bool
-        Whether everything that came in was finite.
     tags : tuple of str
         What is extreme about it.
     """
@@ -128,7 +128,7 @@ class Case:
     trusted: Any = None
     new: Any = None
     coverage: Any = 0.9
-    tags: tuple[str, ...] = field(default=())
+    tags: tuple[str, ...] = ()
 
 
 def trial(seed: int, number: int) -> Verdict:
@@ -139,10 +139,18 @@ def trial(seed: int, number: int) -> Verdict:
 def judge(case: Case) -> Verdict:
     """What comes of a case."""
     verdict = verdict_of(lambda: answer(case))
+    if verdict.kind == REFUSED and is_misleading(verdict, case):
+        verdict = Verdict(FAILED, f"refused for what is not there: {verdict.why}")
     if verdict.kind != FAILED:
         return verdict
     name = case.estimator.__name__
     return replace(verdict, why=f"{verdict.why} [{', '.join((name, *case.tags))}]")
+
+
+def is_misleading(verdict: Verdict, case: Case) -> bool:
+    """Whether an error speaks of NaN or infinity where every number was finite."""
+    spoilt_on_purpose = any(tag.startswith("wrong") for tag in case.tags)
+    return not spoilt_on_purpose and any(words in verdict.why for words in NOT_FINITE)
 
 
 # --- what an answer must be -------------------------------------------------------------

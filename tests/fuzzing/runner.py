@@ -24,7 +24,7 @@ Trial = Callable[[int], Verdict]
 # A try may use so many seconds of CPU, and so many times that of wall clock: the machine may
 # have other work.
 SECONDS = 20
-PATIENCE = 6
+PATIENCE = 10
 # Bytes that a try may add to the peak of its worker, and that a worker may have at all.
 MOST_MEMORY = 1 << 29
 MOST_ADDRESSES = 12 << 30
@@ -80,7 +80,7 @@ class _Worker:
 
     def start(self, number: int | None) -> bool:
         """Begin with a number; False if there is none."""
-        self.number, self.began, self.asked_to_die = number, time.monotonic(), False
+        self.number, self.asked_to_die = number, False
         if number is None:
             return False
         if self.process is None or self.tries >= TRIES_OF_A_WORKER:
@@ -90,8 +90,10 @@ class _Worker:
             self.process = FORKING.Process(target=_work, args=arguments, daemon=True)
             self.process.start()
             theirs.close()
+            self.mine.recv()  # it is ready: what was imported until here is no part of a try
             self.tries = 0
         self.tries += 1
+        self.began = time.monotonic()
         self.mine.send(number)
         return True
 
@@ -146,6 +148,7 @@ def _work(theirs: Connection, trial: Trial, dump: str, seconds: int) -> None:
         # The default action follows: the end.
         faulthandler.register(signal.SIGXCPU, file, all_threads=False, chain=True)
         try:
+            theirs.send("ready")
             while True:
                 number = theirs.recv()
                 file.seek(0)

@@ -13,7 +13,7 @@ import math
 import os
 import tempfile
 import warnings
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,7 +141,7 @@ def predicted(rng: Rng, table: Table, folder: Path) -> Verdict:
     verdict = call(["predict", model, str(path), "-o", str(out)], folder, before, notes=True)
     if verdict.kind != ACCEPTED:
         return verdict
-    return verdict_of(lambda: check_numbers(out, ("prediction", "lower", "upper")))
+    return verdict_of(lambda: check_numbers(out, numbers_of("prediction", table.arguments)))
 
 
 def call(
@@ -184,10 +184,8 @@ def check_files(out: Path, printed: str, arguments: list[str]) -> str:
         raise BadAnswerError("not all files were written")
     if not (out / "report.html").read_text().rstrip().endswith("</html>"):
         raise BadAnswerError("report.html is not whole")
-    words = () if "--classify" in arguments else ("fitted", "lower", "upper")
-    check_numbers(out / "labels.csv", (*words, "quality"))
-    words = () if "--classify" in arguments else ("prediction", "lower", "upper")
-    check_numbers(out / "predictions.csv", words)
+    check_numbers(out / "labels.csv", (*numbers_of("fitted", arguments), "quality"))
+    check_numbers(out / "predictions.csv", numbers_of("prediction", arguments))
     if "--json" in arguments:
         json.loads(printed, parse_constant=_no_json)
     load_model(out / "model.skops")
@@ -196,6 +194,11 @@ def check_files(out: Path, printed: str, arguments: list[str]) -> str:
 
 def _no_json(word: str) -> None:
     raise BadAnswerError(f"{word} is no JSON")
+
+
+def numbers_of(name: str, arguments: list[str]) -> tuple[str, ...]:
+    """Columns that hold numbers: none of them if there are classes."""
+    return () if "--classify" in arguments else (name, "lower", "upper")
 
 
 def check_numbers(path: Path, names: tuple[str, ...]) -> str:
@@ -210,10 +213,9 @@ def check_numbers(path: Path, names: tuple[str, ...]) -> str:
 
 def is_finite(cell: str) -> bool:
     try:
-        return math.isfinite(float(cell.removeprefix("'")))
+        return math.isfinite(float(cell))
     except ValueError:
-        # Classes are predicted by name.
-        return cell != "" and not cell.lower().endswith(("nan", "inf"))
+        return False
 
 
 def from_python(rng: Rng) -> str:
@@ -398,10 +400,9 @@ def draw_frame(rng: Rng) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
         X = X.convert_dtypes()
     place, kind = int(rng.integers(X.shape[1])), one_of(rng, TYPES)
     if rng.random() < 0.3 and X.columns.is_unique:
-        try:
+        # Not every column can be of every type.
+        with suppress(ValueError, TypeError, OverflowError):
             X = X.astype({X.columns[place]: kind})
-        except (ValueError, TypeError, OverflowError):
-            pass  # not every column can be of every type
     if rng.random() < 0.1:
         X.index = pd.Index(rng.integers(0, 3, len(X)))
     classify = "--classify" in table.arguments

@@ -17,7 +17,7 @@ import activehuber
 SOURCE = str(Path(activehuber.__file__).parent)
 ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
 # Words of an error that say what it is about; the rest of it varies with the numbers.
-FIRST_WORDS = 7
+FIRST_WORDS = 8
 
 
 @dataclass(frozen=True)
