@@ -34,7 +34,8 @@ from tests.fuzzing.verdict import FAILED, REFUSED, BadAnswerError, Verdict, verd
 
 Rng = np.random.Generator
 
-TINY, HUGE = (1e-320, 1e-308, 1e-200, 1e-100, 1e-30), (1e30, 1e100, 1e154, 1e200, 1e300, 1e307)
+TINY = (1e-320, 1e-308, 1e-200, 1e-150, 1e-140, 1e-100, 1e-60, 1e-30)
+HUGE = (1e30, 1e60, 1e100, 1e140, 1e150, 1e154, 1e200, 1e307)
 MODERATE = (1e-9, 1e-4, 0.1, 1.0, 1.0, 10.0, 1e4, 1e9)
 KERNELS = ("linear", "poly", "rbf", "laplacian", "matern", "cosine")
 WIDTH_KERNELS = ("rbf", "laplacian", "matern")
@@ -320,7 +321,7 @@ def draw_features(rng: Rng, n_rows: int, tags: list[str]) -> np.ndarray:
         X[:, -1] = scaled(X[:, -1], factor)
         tags.append("column extreme")
     elif extreme < 0.12:
-        X[0] = one_of(rng, (1e30, 1e154, 1e200, 1e300))
+        X[0] = one_of(rng, (1e30, 1e100, 1e140, 1e154, 1e300))
         tags.append("row extreme")
     return X
 
@@ -353,7 +354,7 @@ def draw_labels(rng: Rng, X: np.ndarray, tags: list[str]) -> np.ndarray:
         y = scaled(y, factor)
         tags.append("y tiny" if factor < 1.0 else "y huge")
     elif scale < 0.26:
-        y[0] = one_of(rng, (1e30, 1e154, 1e200, 1e300, 1e308, -1e308))
+        y[0] = one_of(rng, (1e30, 1e100, 1e140, -1e150, 1e154, 1e300, -1e308))
         tags.append("label huge")
     if rng.random() < 0.3:
         y[rng.random(n_rows) < one_of(rng, (0.2, 0.5, 0.8))] = np.nan
@@ -395,7 +396,7 @@ def draw_weights(rng: Rng, n_rows: int, tags: list[str]) -> np.ndarray:
         weights = np.where(rng.random(n_rows) < 0.3, 0.0, weights)
         weights[-1] = 1.0
     kind, some = rng.random(), rng.random(n_rows) < 0.3
-    extreme = one_of(rng, (5e-324, 1e-308, 1e-100, 1e-16, 1e16, 1e100, 1e300, 1e308))
+    extreme = one_of(rng, (5e-324, 1e-308, 1e-100, 1e-50, 1e-16, 1e16, 1e50, 1e100, 1e308))
     if kind < 0.15:
         weights = np.where(some, extreme, weights)
         tags.append("weights mixed")
@@ -416,7 +417,7 @@ def draw_kernel(rng: Rng, tags: list[str]) -> dict[str, Any]:
     if rng.random() < 0.3:
         out["gamma"] = one_of(rng, ("scale", "auto", 0.01, 1.0, 100.0, np.float32(0.5), 1))
     elif rng.random() < 0.06:
-        out["gamma"] = one_of(rng, (1e-320, 1e-100, 1e-12, 1e12, 1e100, 1e308))
+        out["gamma"] = one_of(rng, (1e-320, 1e-100, 1e-50, 1e-12, 1e12, 1e50, 1e100, 1e308))
         tags.append("gamma extreme")
     if kernel == "poly":
         out["degree"] = one_of(rng, (1, 2, 3, 7))
@@ -434,7 +435,7 @@ def draw_problem(rng: Rng, X: np.ndarray, tags: list[str]) -> dict[str, Any]:
     if rng.random() < 0.4:
         out["alpha"] = one_of(rng, (1e-8, 1e-6, 1e-3, 0.1, 1, 10.0))
     elif rng.random() < 0.08:
-        out["alpha"] = one_of(rng, (1e-320, 1e-100, 1e-16, 1e6, 1e100, 1e308))
+        out["alpha"] = one_of(rng, (1e-320, 1e-100, 1e-50, 1e-16, 1e6, 1e50, 1e100, 1e308))
         tags.append("alpha extreme")
     elif rng.random() < 0.08:
         out["alpha"] = "loo"
@@ -443,7 +444,7 @@ def draw_problem(rng: Rng, X: np.ndarray, tags: list[str]) -> dict[str, Any]:
     if rng.random() < 0.2:
         out["manifold"] = one_of(rng, (1e-6, 1e-3, 0.1, 1, 100.0))
         if rng.random() < 0.05:
-            out["manifold"] = one_of(rng, (1e-320, 1e-100, 1e100, 1e308))
+            out["manifold"] = one_of(rng, (1e-320, 1e-100, 1e-30, 1e30, 1e100, 1e308))
             tags.append("manifold extreme")
         if "views" not in out:
             out["graph"] = draw_graph(rng, len(X))
@@ -489,7 +490,9 @@ def draw_method(
         numbers = [float(n) for n in numbers if 0.0 < n < np.inf]
         out["threshold"] = one_of(rng, (*RULES, *RULES, np.inf, median_size, *numbers))
     elif rng.random() < 0.04:
-        out["threshold"] = one_of(rng, (5e-324, 1e-100, 1e-12, 1e12, 1e100, 1e308))
+        out["threshold"] = one_of(
+            rng, (5e-324, 1e-200, 1e-100, 1e-12, 1e12, 1e100, 1e200, 1e308)
+        )
         tags.append("threshold extreme")
     if out.get("threshold") == "refine":
         out["threshold_step"] = one_of(rng, (1e-6, 0.01, 0.1, 10.0))
@@ -497,7 +500,7 @@ def draw_method(
         if rng.random() < 0.15:
             out["algorithm"] = "paper"
     if rng.random() < 0.1:
-        out["removal"] = one_of(rng, (None, 0.5, 2, 3.5, 10.0, 1e-300, 1e300))
+        out["removal"] = one_of(rng, (None, 0.5, 2, 3.5, 10.0, 1e-90, 1e90, 1e300))
     if rng.random() < 0.05:
         out["tol"] = one_of(rng, (1e-14, 1e-6, 1e-3, 1.0))
     if rng.random() < 0.05:
@@ -537,9 +540,9 @@ def draw_search(rng: Rng, estimator: Any, X: np.ndarray) -> dict[str, Any]:
     if rng.random() < 0.25:
         out["kernels"] = one_of(rng, (["linear"], ["poly", "rbf"], ("cosine",)))
     if rng.random() < 0.4:
-        out["gammas"] = one_of(rng, ([1.0], (0.1, 1.0), [1e-3, 1e3], [1e-300], [1e300]))
+        out["gammas"] = one_of(rng, ([1.0], (0.1, 1.0), [1e-3, 1e3], [1e-90], [1e90], [1e300]))
     if rng.random() < 0.4:
-        out["alphas"] = one_of(rng, ([1e-3], (1e-6, 1.0), [1e-300], [1e300]))
+        out["alphas"] = one_of(rng, ([1e-3], (1e-6, 1.0), [1e-90], [1e90], [1e-300]))
     if rng.random() < 0.15:
         out["manifolds"] = one_of(rng, ((0, 0.1), [1e-3]))
         out["graph"] = one_of(rng, ("knn", "rbf", chain))
@@ -614,18 +617,20 @@ def spoilt(rng: Rng, case: Case) -> Case:
     kind, wrong = rng.random(), one_of(rng, WRONG)
     if kind < 0.6 and case.estimator is not huber_path:
         name = one_of(rng, sorted(case.estimator().get_params(deep=False)))
-        return replace(case, params=case.params | {name: wrong}, tags=(f"wrong {name}",))
+        return replace(
+            case, params=case.params | {name: wrong}, tags=(*case.tags, f"wrong {name}")
+        )
     if kind < 0.7:
-        return replace(case, y=wrong, tags=("wrong y",))
+        return replace(case, y=wrong, tags=(*case.tags, "wrong y"))
     if kind < 0.78:
-        return replace(case, weights=wrong, tags=("wrong weights",))
+        return replace(case, weights=wrong, tags=(*case.tags, "wrong weights"))
     if kind < 0.84:
-        return replace(case, trusted=wrong, tags=("wrong trusted",))
+        return replace(case, trusted=wrong, tags=(*case.tags, "wrong trusted"))
     if kind < 0.9:
-        return replace(case, X=wrong, tags=("wrong X",))
+        return replace(case, X=wrong, tags=(*case.tags, "wrong X"))
     if kind < 0.95:
-        return replace(case, coverage=wrong, tags=("wrong coverage",))
-    return replace(case, new=wrong, tags=("wrong new rows",))
+        return replace(case, coverage=wrong, tags=(*case.tags, "wrong coverage"))
+    return replace(case, new=wrong, tags=(*case.tags, "wrong new rows"))
 
 
 # --- a case made small, and said --------------------------------------------------------
