@@ -291,7 +291,10 @@ def draw(rng: Rng) -> Case:
         params = {k: v for k, v in params.items() if not (isinstance(v, str) and v == "loo")}
     weight = draw_weights(rng, n_rows, tags) if rng.random() < 0.45 else None
     trusted = rng.random(n_rows) < 0.2 if rng.random() < 0.2 else None
-    X, new = with_kernel(rng, estimator, params, X)
+    X, new = with_kernel(rng, params, X)
+    if rng.random() < 0.03:
+        new = scaled(new, one_of(rng, (1e-100, 1e6, 1e30, 1e100, 1e140, 1e200)))
+        tags.append("new rows far out")
     case = Case(estimator, params, X, y, weight, trusted, new, 0.9, tuple(dict.fromkeys(tags)))
     case = dressed(rng, case)
     if rng.random() < 0.08:
@@ -396,7 +399,7 @@ def draw_weights(rng: Rng, n_rows: int, tags: list[str]) -> np.ndarray:
         weights = np.where(rng.random(n_rows) < 0.3, 0.0, weights)
         weights[-1] = 1.0
     kind, some = rng.random(), rng.random(n_rows) < 0.3
-    extreme = one_of(rng, (5e-324, 1e-308, 1e-100, 1e-50, 1e-16, 1e16, 1e50, 1e100, 1e308))
+    extreme = one_of(rng, (5e-324, 1e-100, 1e-30, 1e-20, 1e-9, 1e9, 1e20, 1e30, 1e100, 1e308))
     if kind < 0.15:
         weights = np.where(some, extreme, weights)
         tags.append("weights mixed")
@@ -564,7 +567,7 @@ def draw_search(rng: Rng, estimator: Any, X: np.ndarray) -> dict[str, Any]:
 
 
 def with_kernel(
-    rng: Rng, estimator: Any, params: dict[str, Any], X: np.ndarray
+    rng: Rng, params: dict[str, Any], X: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """X as `fit` takes it and rows to predict: Gram matrices for a precomputed kernel."""
     some = rng.integers(len(X), size=int(rng.integers(1, 6)))

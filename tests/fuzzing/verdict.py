@@ -59,7 +59,9 @@ def judged(error: Exception) -> Verdict:
     kinds = isinstance(error, (ValueError, TypeError)) and not isinstance(
         error, (np.linalg.LinAlgError, UnicodeError)
     )
-    if kinds and is_deliberate(error.__traceback__):
+    handed_on = error.__cause__
+    meant = handed_on is None or is_deliberate(handed_on.__traceback__)
+    if kinds and meant and is_deliberate(error.__traceback__):
         return Verdict(REFUSED, said)
     detail = "".join(traceback.format_exception(error)[-12:])
     return Verdict(FAILED, f"{said} at {place_of(error.__traceback__)}", detail)
