@@ -15,14 +15,15 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+import psutil
 from threadpoolctl import threadpool_limits
 
 from tests.fuzzing.verdict import FAILED, SOURCE, Verdict
 
 Trial = Callable[[int], Verdict]
 
-# A try may use so many seconds of CPU, and so many times that of wall clock: the machine may
-# have other work.
+# A try may use so many seconds of CPU. After so many times that of wall clock it may be at
+# work still, since the machine may have other work, but not wait for anything.
 SECONDS = 20
 PATIENCE = 10
 # Bytes that a try may add to the peak of its worker, and that a worker may have at all.
@@ -80,7 +81,7 @@ class _Worker:
 
     def start(self, number: int | None) -> bool:
         """Begin with a number; False if there is none."""
-        self.number, self.asked_to_die = number, False
+        self.number = number
         if number is None:
             return False
         if self.process is None or self.tries >= TRIES_OF_A_WORKER:
@@ -104,13 +105,13 @@ class _Worker:
                 return self.mine.recv()
         except (EOFError, ConnectionError):
             return self._post_mortem()
-        waited = time.monotonic() - self.began
-        if waited > PATIENCE * self.seconds and not self.asked_to_die:
+        if time.monotonic() - self.began > PATIENCE * self.seconds and self._is_idle():
             os.kill(self.process.pid, signal.SIGXCPU)  # leaves its traceback behind
-            self.asked_to_die = True
-        elif waited > PATIENCE * self.seconds + 10:
-            self.process.kill()
         return None
+
+    def _is_idle(self) -> bool:
+        """Whether it waits for something; who works meets the limit of CPU in the end."""
+        return psutil.Process(self.process.pid).status() != psutil.STATUS_RUNNING
 
     def _post_mortem(self) -> Verdict:
         self.process.join()
