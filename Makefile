@@ -43,6 +43,9 @@ test: $(VENV)/.test  ## everything that runs in minutes
 test-all: $(VENV)/.test  ## the rest: oracles at size, the page in a browser, the gallery
 	$(BIN)/python -m pytest -m slow tests
 
+fuzz: $(VENV)/.test  ## 20,000 drawn inputs: answered or refused, nothing else
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzzing --tries 20000 --seed 0 --jobs $(JOBS)
+
 # The seed is printed: make test-random SEED=… runs that order again.
 SEED ?= $(shell date +%s)
 test-random: $(VENV)/.test  ## the fast tests in another order each time

@@ -5,20 +5,14 @@ A module of its own, since workers cannot import from `__main__`.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
-from tests.fuzzing import estimators, tables
+from tests.fuzzing import estimators, models, tables
 from tests.fuzzing.verdict import Verdict
 
-PARTS: dict[str, Any] = {"estimators": estimators, "tables": tables}
+PARTS: dict[str, Any] = {"estimators": estimators, "tables": tables, "models": models}
 # Of twenty tries so many are of each part.
-TURNS = ("estimators",) * 14 + ("tables",) * 3
-if find_spec("tests.fuzzing.model_files"):
-    from tests.fuzzing import models
-
-    PARTS["models"] = models
-    TURNS += ("models",) * 3
+TURNS = ("estimators",) * 14 + ("tables",) * 3 + ("models",) * 3
 
 
 def part_of(number: int, part: str | None) -> str:
