@@ -53,19 +53,19 @@ class Numbers:
     @classmethod
     def of(cls, values: Matrix) -> Numbers:
         """Median, mean and standard deviation of (n, d) values, NaN where missing."""
-        fill = np.zeros(values.shape[1])
-        some = np.any(~np.isnan(values), axis=0)
+        missing = np.isnan(values)
+        # In units of the largest value: sums and squares of huge numbers would be infinite.
+        unit = np.max(np.abs(values), axis=0, initial=0.0, where=~missing)
+        unit = np.where(unit > 0.0, unit, 1.0)
+        values, fill = values / unit, np.zeros(values.shape[1])
+        some = ~np.all(missing, axis=0)
         if np.any(some):
             fill[some] = np.nanmedian(values[:, some], axis=0)
-        filled = np.where(np.isnan(values), fill, values)
-        # In units of the largest value: squares of huge numbers would be infinite.
-        unit = np.max(np.abs(filled), axis=0, initial=0.0)
-        unit = np.where(unit > 0.0, unit, 1.0)
-        centre = np.mean(filled / unit, axis=0) * unit
-        scale = np.std(filled / unit, axis=0) * unit
+        filled = np.where(missing, fill, values)
+        scale = np.std(filled, axis=0)
         # Below this the column is constant but for rounding.
-        scale = np.where(scale > 1e-12 * unit, scale, 0.0)
-        return cls(fill, centre, scale)
+        scale = np.where(scale > 1e-12, scale, 0.0)
+        return cls(fill * unit, np.mean(filled, axis=0) * unit, scale * unit)
 
     def apply(self, values: Matrix) -> Matrix:
         """Standardised (n, d) values; zero where the scale is."""

@@ -80,8 +80,8 @@ def _numbers_fit(value: Any, where: str, sizes: Sizes) -> None:
     fill, centre, scale = value["fill"], value["centre"], value["scale"]
     if isinstance(scale, np.ndarray):
         used = scale > 0.0
-        far = np.maximum(np.abs(fill), np.abs(centre))[used] > 1e15 * scale[used]
-        if np.any(far):
+        far = np.maximum(np.abs(fill), np.abs(centre))[used]
+        if np.any(1e-15 * far > scale[used]):
             raise ValueError(f"{where} has scales that are far too small")
 
 

@@ -275,9 +275,9 @@ def check_weights(sample_weight: Any, y: Matrix) -> Vector:
     """Sample weights as floats of shape (n,), ones if None; y has shape (n, q)."""
     if sample_weight is None:
         return np.ones(len(y))
-    if is_number(sample_weight):
-        sample_weight = np.full(len(y), float(sample_weight))
     with doubles_only("sample_weight"):
+        if is_number(sample_weight):
+            sample_weight = np.full(len(y), float(sample_weight))
         weights = check_array(
             sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
         )
