@@ -416,10 +416,11 @@ def _look(
 
 def _mean_diagonal(gram: BlockGram, factor: BlockFactor | None) -> float:
     """The mean of Q_ii over the free labels: tr(H − I) = Σ Q_ii/μ_i."""
-    if factor is None:
-        return float(np.mean(gram.diagonal))
-    trace = float(np.sum(np.tril(factor.lower) ** 2)) - len(factor.lower)
-    return max(trace, 0.0) / factor.total
+    trace = 0.0
+    if factor is not None:
+        trace = float(np.sum(np.tril(factor.lower) ** 2)) - len(factor.lower)
+    # Beside the identity tiny features are lost.
+    return trace / factor.total if factor and trace > 0.0 else float(np.mean(gram.diagonal))
 
 
 def _certificate(

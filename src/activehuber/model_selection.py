@@ -24,9 +24,9 @@ def is_missing(y: Any) -> np.ndarray:
     def missing(label: Any) -> bool:
         if label is None or type(label).__name__ == "NAType":
             return True
-        return isinstance(label, numbers.Real) and bool(np.isnan(float(label)))
+        return isinstance(label, numbers.Real) and bool(label != label)
 
-    return np.array([missing(label) for label in values.ravel()]).reshape(values.shape)
+    return np.array([missing(each) for each in values.ravel()], bool).reshape(values.shape)
 
 
 def class_numbers(y: Any, rows: np.ndarray) -> np.ndarray:
