@@ -143,6 +143,8 @@ class Kernel:
             yield rows, evaluate(rows, target)
 
     def _evaluator(self, X: Matrix, Z: Matrix) -> Callable[[slice, Matrix], Matrix]:
+        if self.name in STATIONARY_KERNELS:
+            self._check_reach(X, Z)
         if self.name == "rbf":
             return _rbf_blocks(X, Z, self.gamma)
         if self.name == "laplacian":
@@ -155,6 +157,15 @@ class Kernel:
             left, right = self.own_features(X), self.own_features(Z)
             return lambda rows, target: inner_products(left[rows], right, target)
         return self._callable_blocks(X, Z)
+
+    def _check_reach(self, *several: Matrix) -> None:
+        """Raise if distances in units of the width have no squares."""
+        largest = max(float(np.max(np.abs(X), initial=0.0)) for X in several)
+        if largest * float(np.sqrt(np.max(self.gamma, initial=0.0))) > LARGEST_FEATURE:
+            raise ValueError(
+                f"kernel: gamma={np.max(self.gamma):.1g} is too large for features up to "
+                f"{largest:.1g}; standardise X"
+            )
 
     def _poly_blocks(self, X: Matrix, Z: Matrix) -> Callable[[slice, Matrix], Matrix]:
         left = np.ascontiguousarray(X * self.gamma)

@@ -70,7 +70,8 @@ def judged(error: Exception) -> Verdict:
 def is_deliberate(found: TracebackType | None) -> bool:
     """Whether the innermost frame is of scikit-learn's checks, or ours and says `raise`."""
     last = traceback.extract_tb(found)[-1]
-    if f"sklearn{os.sep}utils" in last.filename:
+    checks = (f"sklearn{os.sep}utils", f"sklearn{os.sep}model_selection")
+    if any(folder in last.filename for folder in checks):
         return True
     line = linecache.getline(last.filename, last.lineno or 0).strip()
     return last.filename.startswith(SOURCE) and line.startswith("raise")
