@@ -203,6 +203,14 @@ def test_strange_cells_are_told(table):
     assert np.all(out[4, features.places_of(["town"])] == 0.0)
 
 
+def test_gaps_among_the_largest_numbers_are_filled_by_their_median():
+    largest = np.finfo(float).max
+    table = pd.DataFrame({"a": [largest, largest, -largest, np.nan, largest]})
+    rows = TableFeatures().fit(table).transform(table)
+    assert np.all(np.isfinite(rows))
+    assert rows[3, 0] == rows[0, 0] > rows[2, 0]
+
+
 def test_huge_numbers_stay_finite():
     frame = pd.DataFrame({"x": [1e308, -1e308, 0.0, 5.0], "y": [1e-320, 0.0, 1.0, 2.0]})
     features = TableFeatures().fit(frame)

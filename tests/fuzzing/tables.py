@@ -40,6 +40,7 @@ Rng = np.random.Generator
 WORDS = ["a", "b", "red", "blue", "NA", "=1+1", "-x", "@y", "+z", '"', "ä", "日本", "a b", "'"]
 NUMBERS = ["0", "1", "2.5", "-3", "1e3", "1e400", "inf", "-inf", "nan", "9" * 40, " 7 ", "1_0"]
 HUGE = ["1e300", "-1e300", "1e308", "1e-300", "5e-324", "1e200", "1.7976931348623157e308"]
+SCALES = [1e-320, 1e-300, 1e-140, 1e-100, 1e-9, 1e9, 1e100, 1e140, 1e200, 1e307]
 ODD = ["1,5", "1.234,5", "1,234.5", "12,345,678", "0x10", "1e-320", "True", "false", "?", "\t"]
 DATES = ["2024-01-31", "2023-12-01 10:30", "31/12/2020", "1/2/2020", "3.4.2021", "2024-13-01"]
 FAR_DATES = ["0001-01-01", "9999-12-31", "1677-09-21", "2262-04-12", "1970-01-01T00:00:00Z"]
@@ -131,7 +132,7 @@ def predicted(rng: Rng, table: Table, folder: Path) -> Verdict:
         for column in table.columns
     ]
     names = list(table.names)
-    if rng.random() < 0.1:
+    if rng.random() < 0.05:
         names.pop(), columns.pop()
     new = Table(names, columns, [])
     path, out = folder / "new.csv", folder / "predicted.csv"
@@ -255,20 +256,22 @@ def one_of(rng: Rng, choices: Any) -> Any:
 
 def draw(rng: Rng) -> Table:
     """Columns of all kinds, one of which can mostly be learnt, and arguments."""
-    n_rows = 0 if rng.random() < 0.02 else int(one_of(rng, [1, 3, 6, 8, 12, 15, 20, 25]))
-    n_columns = int(one_of(rng, [1, 2, 3, 3, 4, 5, 6]))
+    few = rng.random() < 0.06
+    n_rows = one_of(rng, [0, 1, 2, 3] if few else [6, 8, 12, 15, 20, 25])
+    n_columns = 1 if rng.random() < 0.02 else one_of(rng, [2, 3, 3, 4, 5, 6])
     names = [f"c{i}" for i in range(n_columns)]
     if rng.random() < 0.1:
         names[int(rng.integers(n_columns))] = one_of(rng, HEADERS)
     columns = [draw_column(rng, n_rows) for _ in names]
     place, classify = int(rng.integers(n_columns)), rng.random() < 0.2
-    if rng.random() < 0.9:
+    if rng.random() < 0.96:
         columns[place] = draw_target(rng, n_rows, classify=classify)
     target = "nope" if rng.random() < 0.01 else names[place]
     out = ["--target", target]
+    others = [name for name in names if name != target] or names
     for option, chance in (("--id", 0.06), ("--trusted", 0.04), ("--drop", 0.06)):
         if rng.random() < chance:
-            out += [option, one_of(rng, names)]
+            out += [option, one_of(rng, others if rng.random() < 0.9 else names)]
     out += ["--classify"] * classify + ["--json"] * (rng.random() < 0.3)
     if rng.random() < 0.08:
         out += ["--approximation", one_of(rng, ["nystrom", "fourier", "linear", "none"])]
@@ -310,7 +313,7 @@ def draw_target(rng: Rng, n_rows: int, *, classify: bool) -> list[str]:
         words = one_of(rng, [["a", "b"], ["0", "1"], ["ja", "nein", "ä"], ["1.0", "1"]])
         cells = [one_of(rng, words) for _ in range(n_rows)]
     else:
-        scale = one_of(rng, [1.0] * 12 + [1e-300, 1e-320, 1e-100, 1e100, 1e200, 1e300, 1e307])
+        scale = 1.0 if rng.random() < 0.85 else one_of(rng, SCALES)
         cells = [repr(float(value)) for value in rng.normal(size=n_rows) * scale]
         if rng.random() < 0.2:
             cells = [f"{value:.2f}" for value in rng.normal(size=n_rows)]
