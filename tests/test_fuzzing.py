@@ -172,7 +172,7 @@ def tried(part: str, numbers: range) -> Counter:
 def test_a_few_of_each(part, tries):
     counts = tried(part, range(tries))
     # A fuzzer that meets one outcome only tests nothing.
-    assert counts[ACCEPTED] >= 0.6 * tries and counts[REFUSED] > 0
+    assert counts[ACCEPTED] >= 0.5 * tries and counts[REFUSED] > 0
 
 
 @pytest.mark.slow
@@ -181,5 +181,5 @@ def test_a_thousand_of_all(part):
     tries = {"estimators": 700, "tables": 150, "models": 150}[part]
     counts = tried(part, range(10_000, 10_000 + tries))
     assert (
-        counts[REFUSED] > 0 and counts[ACCEPTED] >= (0.6 if part != "models" else 0.1) * tries
+        counts[REFUSED] > 0 and counts[ACCEPTED] >= (0.5 if part != "models" else 0.1) * tries
     )

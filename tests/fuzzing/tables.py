@@ -269,7 +269,7 @@ def draw(rng: Rng) -> Table:
     target = "nope" if rng.random() < 0.01 else names[place]
     out = ["--target", target]
     others = [name for name in names if name != target] or names
-    for option, chance in (("--id", 0.06), ("--trusted", 0.04), ("--drop", 0.06)):
+    for option, chance in (("--id", 0.03), ("--trusted", 0.02), ("--drop", 0.06)):
         if rng.random() < chance:
             out += [option, one_of(rng, others if rng.random() < 0.9 else names)]
     out += ["--classify"] * classify + ["--json"] * (rng.random() < 0.3)
@@ -332,9 +332,9 @@ def as_csv(rng: Rng, table: Table, *, broken: bool = True) -> bytes:
     if delimiter == ";" and rng.random() < 0.5:
         rows = [rows[0], *([cell.replace(".", ",") for cell in row] for row in rows[1:])]
     needs = (delimiter, '"', "\n")
-    if broken and len(rows) > 1 and rng.random() < 0.04:
+    if broken and len(rows) > 1 and rng.random() < 0.02:
         rows[int(rng.integers(1, len(rows)))].append("extra")
-    if broken and len(rows) > 1 and rng.random() < 0.03:
+    if broken and len(rows) > 1 and rng.random() < 0.02:
         del rows[int(rng.integers(1, len(rows)))][0]
     end = one_of(rng, ["\n", "\n", "\r\n", "\r"])
     careful = not broken or rng.random() < 0.8
