@@ -464,6 +464,8 @@ class _Walk:
 
         z = y − Qv − σξ are the b at which labels would become free.
         """
+        if not (np.any(self.side < 0) and np.any(self.side > 0)):
+            raise BreakdownError("labels that balance are all on one side")
         p = -self.side / self.mu
         image = self.problem.gram.matvec(p)
         z, rate = self.excess() + self.intercept, -(image + self.mu * p)

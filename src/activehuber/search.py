@@ -252,7 +252,7 @@ class _SearchCV(ViewParameters):
         self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any
     ) -> None:
         """Parameters from a few labels; the ridge 2Sλ is noise over signal and stays."""
-        codes = np.reshape(target, (len(target), -1))
+        codes = check.check_labels(target, len(target)).reshape(len(target), -1)
         weights = check.check_weights(sample_weight, codes)
         labelled = np.flatnonzero(~np.isnan(codes[:, 0]) & (weights > 0.0))
         rng = np.random.default_rng(self.random_state)

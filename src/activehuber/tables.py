@@ -187,6 +187,7 @@ def _read_parquet(
 
     try:
         table = parquet.read_table(_arrow_stream(content))
+        table.validate(full=True)  # damaged text would come to light much later
         frame = arrow_frame(table, as_text)
     except (pa.ArrowException, OSError, ValueError, NotImplementedError) as error:
         raise TableError(f"{name} is no readable Parquet file: {first_line(error)}") from None
