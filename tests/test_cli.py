@@ -515,3 +515,14 @@ def test_importing_the_library_needs_no_extra():
         "bad = {'typer', 'skops'} & set(sys.modules); assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("days", [("1677-09-21 10:00", "1888-03-01 00:00"), ("1700-01-01",)])
+def test_models_remember_dates_of_long_ago(quick, tmp_path, days):
+    x = np.random.default_rng(0).normal(size=24)
+    table, out, new = (str(tmp_path / name) for name in ("data.csv", "out", "new.csv"))
+    frame = pd.DataFrame({"day": np.resize(days, 24), "x": x, "y": 2.0 * x})
+    frame.to_csv(table, index=False)
+    assert run(["audit", table, "--target", "y", "-o", out]) == 0
+    assert run(["predict", f"{out}/model.skops", table, "-o", new]) == 0
+    assert len(pd.read_csv(new)) == 24

@@ -33,7 +33,7 @@ LIMIT, PIECE = 2**24, 2**20
 # Copies of all arrays that are held while a model is made of them.
 COPIES = 3
 # Digits of a whole number, letters of a word in an array.
-MOST_DIGITS, LONGEST_WORD = 18, 2**14
+MOST_DIGITS, LONGEST_WORD = 19, 2**14
 # The key that stands for an array among the values.
 ARRAY = "array of the file"
 TEXT = "schema.json"

@@ -117,8 +117,7 @@ FEATURES = record(
         "dates": items(
             sequence(
                 text,
-                # So that the day it is on can be told, too.
-                whole(-(2**63) + 86_400 * 10**9, 2**63 - 1),
+                whole(-(2**63) + 1, 2**63 - 1),  # the first number of all is no date
                 flag,
                 optional(one_of(*DATE_LAYOUTS)),
                 _numbers(len(DATE_PARTS)),
