@@ -30,6 +30,8 @@ REFUSED = [
     (lambda: huber_path(X, Y * 1e-320), "multiply y by a power of ten"),
     (lambda: HLRegressor().fit(X, np.r_[1e40, Y[1:]]), "farther out than labels usually"),
     (lambda: HLRegressor().fit(X, [10**400] * 15), "y holds a number that is too large"),
+    (lambda: HLClassifier().fit(X, []), "y is empty"),
+    (lambda: HLClassifierCV().fit(X, ()), "y is empty"),
     (lambda: HLRegressor().fit(X, Y, sample_weight=10**400), "sample_weight holds a number"),
     (lambda: HLRegressor().fit([[10**400]] * 15, Y), "X holds a number that is too large"),
     (lambda: HLRegressor().fit(X, Y).predict([[10**400]]), "X holds a number that is too"),

@@ -471,6 +471,8 @@ def _read_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     if y.ndim == 0:
         raise TypeError(f"y must hold one class for each row, got {y!r}")
     y = column_or_1d(y, warn=True)
+    if not len(y):
+        raise ValueError("y is empty: it must hold one class for each row")
     given = ~is_missing(y)
     labels = _unboxed(y[given])
     if labels.dtype.kind == "f":
