@@ -49,6 +49,12 @@ REFUSED = [
     (lambda: HLRegressor(gamma=1e308).fit(X, Y), "gamma must lie between"),
     (lambda: HLRegressor(threshold=1e308).fit(X, Y), "threshold must lie between"),
     (lambda: HLRegressor(manifold=1e308).fit(X, Y), "manifold must lie between"),
+    (
+        lambda: HLRegressor(kernel="precomputed", manifold=1.0, graph="knn", n_neighbors=3).fit(
+            1e60 * np.exp(-((X - X.T) ** 2)), Y
+        ),
+        "kernel values up to 1e\\+60",
+    ),
     (lambda: HLRegressor(degree=10**400).fit(X, Y), "degree must be an integer of at most"),
     (lambda: HLRegressor(view_weights=[1e-200]).fit(X, Y), "view_weights must be of ordinary"),
 ]

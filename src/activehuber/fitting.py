@@ -47,7 +47,8 @@ WEIGHTS_TOLERANCE = 1e-6
 # A warning comes when more than this share of the labels goes, or fewer than so many remain.
 MANY_REMOVED = 0.3
 FEW_LEFT = 10
-# The other terms may weigh so many times as much as alpha: beyond it K is lost beside them.
+# The other terms, times the largest value of a kernel, may weigh so many times as much as alpha:
+# beyond it ‖f‖²_K is lost beside them.
 MOST_PENALTY = 1e15
 # View weights of an approximated fit are learnt on so many labels at most, evenly spaced.
 WEIGHT_LABELS = 20_000
@@ -561,8 +562,6 @@ class _Task:
         self.coupled, self.everything = coupled, settings.manifold > 0.0 or coupled
         labelled = data.labelled.any(axis=1)
         self.rows = np.arange(len(data.y)) if self.everything else np.flatnonzero(labelled)
-        if max(settings.manifold, settings.agreement) > MOST_PENALTY * settings.alpha:
-            raise self._too_large()
         self.expansion: Any
         if settings.approximation is None:
             self.expansion = self._expand()
@@ -597,6 +596,7 @@ class _Task:
             with view.named_in_errors():
                 penalty = self._penalty(view, x) if settings.manifold > 0.0 else None
                 parts.append(build_part(view.kernel, x, penalty, needs_features=needs_features))
+        self._check_penalties([part.operator.diagonal for part in parts])
         try:
             return expand_views(
                 parts,
@@ -617,6 +617,10 @@ class _Task:
         self.basis, sample = approximate.build_basis(
             approximation, kernels, columns, rows, labels, settings.fit_intercept
         )
+        with np.errstate(over="ignore"):
+            self._check_penalties(
+                [view.kernel.diagonal(view.select(sample)) for view in settings.views]
+            )
         graphs_of_sample = []
         for view in settings.views if settings.manifold > 0.0 else ():
             with view.named_in_errors():
@@ -643,11 +647,19 @@ class _Task:
             return f"use {rows}"
         return f'use approximation="nystrom" (with n_components) or {rows}'
 
-    def _too_large(self) -> ValueError:
+    def _check_penalties(self, diagonals: list[Vector]) -> None:
+        """Raise if ‖f‖²_K is lost beside the other terms; `diagonals` are K_ii of the views."""
+        weight = max(self.settings.manifold, self.settings.agreement if self.coupled else 0.0)
+        largest = max(float(np.max(diagonal)) for diagonal in diagonals)
+        if weight * largest > MOST_PENALTY * self.settings.alpha:
+            raise self._too_large(largest)
+
+    def _too_large(self, largest: float | None = None) -> ValueError:
         settings = self.settings
+        values = "" if largest is None else f" and kernel values up to {largest:.1g}"
         return ValueError(
             f"manifold={settings.manifold:g} or agreement={settings.agreement:g} is too "
-            f"large beside alpha={settings.alpha:g} for double precision; use a larger "
+            f"large beside alpha={settings.alpha:g}{values} for double precision; use a larger "
             "alpha or smaller weights of the other terms"
         )
 

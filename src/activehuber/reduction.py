@@ -85,6 +85,14 @@ class Operator:
         assert held is not None
         return len(held)
 
+    @property
+    def diagonal(self) -> Vector:
+        """K_ii, shape (n,)."""
+        if self.matrix is not None:
+            return np.diagonal(self.matrix)
+        assert self.features is not None
+        return np.einsum("ij,ij->i", self.features, self.features)
+
     def __call__(self, w: Vector, *, precise: bool = False) -> Vector:
         """K w; `precise` sums in extended precision, where the machine has it."""
         if precise:

@@ -403,8 +403,8 @@ def draw_frame(rng: Rng) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
         X = X.convert_dtypes()
     place, kind = int(rng.integers(X.shape[1])), one_of(rng, TYPES)
     if rng.random() < 0.3 and X.columns.is_unique:
-        # Not every column can be of every type.
-        with suppress(ValueError, TypeError, OverflowError):
+        # Not every column can be of every type, nor every number.
+        with suppress(ValueError, TypeError, OverflowError), np.errstate(over="ignore"):
             X = X.astype({X.columns[place]: kind})
     if rng.random() < 0.1:
         X.index = pd.Index(rng.integers(0, 3, len(X)))
