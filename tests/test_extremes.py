@@ -44,6 +44,12 @@ REFUSED = [
         lambda: HLRegressor(alpha="loo", approximation="nystrom").fit(X[:2], Y[:2]),
         "at least 3 labels",
     ),
+    (
+        lambda: HLRegressorCV(standardize=True).fit(X, Y, sample_weight=np.full(15, 1e308)),
+        "sample_weight must be 0 or lie between",
+    ),
+    (lambda: HLRegressorCV(cv=[np.nan, 1.0]).fit(X, Y), "cv must be None, a number of folds"),
+    (lambda: HLClassifierCV(cv=[(0, [99])]).fit(X, Y > 0), "cv must be None, a number of"),
     (lambda: HLRegressor(alpha=1e308).fit(X, Y), "alpha must lie between"),
     (lambda: HLRegressor(alpha=10**400).fit(X, Y), "alpha must be a finite number"),
     (lambda: HLRegressor(gamma=1e308).fit(X, Y), "gamma must lie between"),

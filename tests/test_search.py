@@ -463,3 +463,12 @@ def test_callable_and_repeated_kernels_are_added_up(table):
         assert np.isfinite(model.predict(X)).all()
         tried = [len(p["views"]) for p in model.cv_results_["params"] if "views" in p]
         assert tried and set(tried) == {2}
+
+
+def test_one_weight_for_all_rows_is_a_weight_for_each(rng):
+    X = rng.normal(size=(40, 1))
+    y = np.sin(X[:, 0])
+    grid = {"kernels": ["rbf"], "gammas": [1.0], "alphas": [1e-3, 1.0], "cv": 3}
+    once = HLRegressorCV(**grid).fit(X, y, sample_weight=2.0)
+    each = HLRegressorCV(**grid).fit(X, y, sample_weight=np.full(40, 2.0))
+    np.testing.assert_array_equal(once.predict(X), each.predict(X))

@@ -233,6 +233,9 @@ class _SearchCV(ViewParameters):
             What the kernel fit sees: y, or its codes.
         """
         self._check_parameters()
+        target = check.check_labels(target, len(target)).reshape(-1)
+        if sample_weight is not None:
+            sample_weight = check.check_weights(sample_weight, target[:, None])
         self.scaler_ = None
         self._looked_at = np.arange(len(target))
         if not isinstance(X, Rows):
@@ -252,9 +255,8 @@ class _SearchCV(ViewParameters):
         self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any
     ) -> None:
         """Parameters from a few labels; the ridge 2Sλ is noise over signal and stays."""
-        codes = check.check_labels(target, len(target)).reshape(len(target), -1)
-        weights = check.check_weights(sample_weight, codes)
-        labelled = np.flatnonzero(~np.isnan(codes[:, 0]) & (weights > 0.0))
+        weights = np.ones(len(target)) if sample_weight is None else sample_weight
+        labelled = np.flatnonzero(~np.isnan(target) & (weights > 0.0))
         rng = np.random.default_rng(self.random_state)
         rows = labelled[drawn(len(labelled), SELECTION_LABELS, rng)]
         self._looked_at = rows
@@ -926,6 +928,7 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         better by a standard error. True if nothing was dropped or folds cannot be made.
         """
         classes, codes = code_labels(y, sample_weight)
+        weights = check.check_weights(sample_weight, codes[:, None])
         counts = [int(np.sum(codes == code)) for code in (-1.0, 1.0)]
         removed = self.best_estimator_.removed_
         few = len(classes) > 2 or min(counts) < 2 or self._is_precomputed()
@@ -943,13 +946,13 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
             with warnings.catch_warnings():
                 # These fits are not handed out; what is wrong with the one that is, it says.
                 warnings.simplefilter("ignore", UserWarning)
-                fits = _fits(self._estimator(params), X, y, sample_weight, trusted, splits)
+                fits = _fits(self._estimator(params), X, y, weights, trusted, splits)
                 for (_, test), (model, part, *_) in zip(splits, fits, strict=True):
                     decision[test] = model.decision_function(part)
             losses.append(clean_losses(codes[given], decision[given], rates))
-        weights = check.check_weights(sample_weight, codes[:, None])[given]
+        weights, removed = weights[given], removed[given]
         gain, error = _mean_and_error(losses[0] - losses[1], weights)
-        many = np.sum(weights[removed[given]]) > MANY_REMOVED * np.sum(weights)
+        many = np.sum(weights[removed]) > MANY_REMOVED * np.sum(weights)
         return gain >= (error if many else 0.0)
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
@@ -1038,17 +1041,29 @@ def _splits(cv: Any, X: Any, y: Any, *, classes: bool) -> Splits:
         parts = splitter.split(_safe_indexing(X, labelled), target)
         pairs = [(labelled[train], labelled[test]) for train, test in parts]
     else:
-        pairs = [(np.asarray(train), np.asarray(test)) for train, test in cv]
-        pairs = [(t[~missing[t]], s[~missing[s]]) for t, s in pairs]
+        pairs = [(t[~missing[t]], s[~missing[s]]) for t, s in _given_splits(cv, len(y))]
     unlabelled = np.flatnonzero(missing)
     return [(np.sort(np.concatenate([train, unlabelled])), test) for train, test in pairs]
+
+
+def _given_splits(cv: Any, n_rows: int) -> Splits:
+    """Pairs of row numbers or masks that a user gave, as row numbers."""
+    try:
+        pairs = [(np.asarray(train), np.asarray(test)) for train, test in cv]
+        every = np.arange(n_rows)
+        return [(every[train], every[test]) for train, test in pairs]
+    except (TypeError, ValueError, IndexError) as error:
+        raise ValueError(
+            "cv must be None, a number of folds, a splitter or pairs of (train, test) rows, "
+            f"got {cv!r} ({error})"
+        ) from None
 
 
 def _fits(
     model: Any, X: Any, y: Any, sample_weight: Any, trusted: Any, splits: Splits
 ) -> Iterable[tuple[Any, Any, Any, Vector]]:
     """For each split the model fitted on its training part, and X, y, weights of the rest."""
-    weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, float)
+    weights = np.ones(len(y)) if sample_weight is None else sample_weight
     for train, test in splits:
         fitted = copy.deepcopy(model).fit(
             _safe_indexing(X, train),
