@@ -47,7 +47,7 @@ WEIGHTS_TOLERANCE = 1e-6
 # A warning comes when more than this share of the labels goes, or fewer than so many remain.
 MANY_REMOVED = 0.3
 FEW_LEFT = 10
-# The other terms, times the largest value of a kernel, may weigh so many times as much as alpha:
+# The other terms times the largest value of a kernel may weigh so many times as much as alpha:
 # beyond it ‖f‖²_K is lost beside them.
 MOST_PENALTY = 1e15
 # View weights of an approximated fit are learnt on so many labels at most, evenly spaced.

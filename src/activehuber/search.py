@@ -233,9 +233,10 @@ class _SearchCV(ViewParameters):
             What the kernel fit sees: y, or its codes.
         """
         self._check_parameters()
-        target = check.check_labels(target, len(target)).reshape(-1)
+        target = check.check_labels(target, len(target))
         if sample_weight is not None:
-            sample_weight = check.check_weights(sample_weight, target[:, None])
+            columns = target.reshape(len(target), -1)
+            sample_weight = check.check_weights(sample_weight, columns)
         self.scaler_ = None
         self._looked_at = np.arange(len(target))
         if not isinstance(X, Rows):
@@ -256,15 +257,15 @@ class _SearchCV(ViewParameters):
     ) -> None:
         """Parameters from a few labels; the ridge 2Sλ is noise over signal and stays."""
         weights = np.ones(len(target)) if sample_weight is None else sample_weight
-        labelled = np.flatnonzero(~np.isnan(target) & (weights > 0.0))
+        given = ~np.isnan(target.reshape(len(target), -1)[:, 0])
+        labelled = np.flatnonzero(given & (weights > 0.0))
         rng = np.random.default_rng(self.random_state)
         rows = labelled[drawn(len(labelled), SELECTION_LABELS, rng)]
         self._looked_at = rows
         some = X.take(rows) if isinstance(X, Rows) else _safe_indexing(X, rows)
         mask = None if trusted is None else np.asarray(trusted)[rows]
-        given = _safe_indexing(y, rows)
         part = None if sample_weight is None else weights[rows]
-        self._choose(some, target[rows], given, part, mask)
+        self._choose(some, target[rows], _safe_indexing(y, rows), part, mask)
         share = float(weights[rows].sum() / weights[labelled].sum())
         self.best_params_ = {
             **self.best_params_,
@@ -928,7 +929,7 @@ class HLClassifierCV(ClassifierMixin, _SearchCV):
         better by a standard error. True if nothing was dropped or folds cannot be made.
         """
         classes, codes = code_labels(y, sample_weight)
-        weights = check.check_weights(sample_weight, codes[:, None])
+        weights = check.check_weights(sample_weight, codes.reshape(len(codes), -1))
         counts = [int(np.sum(codes == code)) for code in (-1.0, 1.0)]
         removed = self.best_estimator_.removed_
         few = len(classes) > 2 or min(counts) < 2 or self._is_precomputed()
