@@ -13,7 +13,7 @@ EXTRAS := plot,cli,oracle,crowd,dask
 PYTEST := -m pytest -n $(JOBS) -m "not slow" --doctest-modules src/activehuber tests
 
 .PHONY: demo test test-all test-random test-cores test-pythons test-elsewhere test-lowest test-newest \
-  check docs bench fuzz mutants wheel-test clean
+  check docs paper bench fuzz mutants wheel-test clean
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -94,10 +94,13 @@ check: $(VENV)/.check  ## style and types
 docs: $(VENV)/.docs  ## the site in docs/_build/html; warnings are errors
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
+paper: $(VENV)/.test  ## the paper's experiments, in experiments/paper/results; NAMES="uci curve" for some
+	$(BIN)/python -m experiments.paper $(NAMES) -o experiments/paper/results
+
 bench: $(VENV)/.test  ## ratios against peers, measured in one run
 	$(BIN)/python -m benchmarks.speed
 
-mutants: $(VENV)/.test  ## which changes of a line its tests do not notice; MODULES="newton path" for some
+mutants: $(VENV)/.test  ## which changes of a line its tests do not notice; MODULES="solver.newton solver.path" for some
 	$(BIN)/python tools/mutants.py --jobs $(JOBS) $(MODULES)
 
 wheel-test: $(VENV)/.check  ## install wheel, sdist and each extra into empty environments, use them

@@ -25,8 +25,8 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 
 from activehuber import HLRegressor
-from activehuber.reproduce.curve import dice, turned_split
 from benchmarks.protocol import CORRUPTIONS, UCI, corrupted_split, removals_expected, uci
+from experiments.paper.curve import dice, turned_split
 
 SEEDS = (0, 1, 2)
 SHARES = (0.05, 0.10, 0.20)

@@ -16,10 +16,10 @@ import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
 
 from activehuber import huber_path
-from activehuber.gram import DenseGram
-from activehuber.newton import solve
-from activehuber.path import DEFAULT_END, follow
-from activehuber.problem import Problem
+from activehuber.operators.dense import DenseGram
+from activehuber.problem.problem import Problem
+from activehuber.solver.newton import solve
+from activehuber.solver.path import DEFAULT_END, follow
 from benchmarks.speed import outlier_data
 
 SIZES = (200, 500, 1000, 2000)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from activehuber.reproduce.outcome import standard_error
-from activehuber.reproduce.protocol import Split
+from experiments.paper.outcome import standard_error
+from experiments.paper.protocol import Split
 
 
 def semi_supervised_split(

@@ -280,9 +280,9 @@ def landmarks(rows: int) -> dict:
     """Landmarks evenly drawn, by k-means++ or by the labels: test error of least squares."""
     from sklearn.cluster import kmeans_plusplus
 
-    from activehuber.basis import landmarks as whiten
-    from activehuber.kernels import Kernel
-    from activehuber.landmark_choice import effort, forward_choice
+    from activehuber.kernels.feature_maps import landmarks as whiten
+    from activehuber.kernels.kernel import Kernel
+    from activehuber.kernels.landmark_choice import effort, forward_choice
 
     out = {}
     for kind in ("gaussian", "heavy tails", "clusters", "sheet"):
@@ -336,10 +336,10 @@ def _shape(kind: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.nda
 
 def constants(rows: int) -> dict:
     """Seconds a row and core of the two kinds of pass, p = 1000, d = 10, one thread."""
-    from activehuber.approximation import Approximation, build_basis
-    from activehuber.block_gram import FeatureMap, gram_sums, project
-    from activehuber.kernels import Kernel
-    from activehuber.rows import ArrayRows, one_blas_thread
+    from activehuber.data.rows import ArrayRows, one_blas_thread
+    from activehuber.kernels.kernel import Kernel
+    from activehuber.operators.features import FeatureMap, gram_sums, project
+    from activehuber.solver.approximation import Approximation, build_basis
 
     X, _, _ = make(20_000, seed=0)
     drawn = Approximation("nystrom", 1000, 0)

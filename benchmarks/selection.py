@@ -38,8 +38,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from activehuber import HLRegressorCV
-from activehuber.reproduce.protocol import Split, two_processes
 from benchmarks.protocol import UCI, corrupted_split, removals_expected, uci
+from experiments.paper.protocol import Split, two_processes
 
 SEEDS = (0, 1, 2, 3, 4)
 CONDITIONS = {

@@ -22,9 +22,9 @@ import numpy as np
 from sklearn.datasets import make_moons, make_swiss_roll
 
 from activehuber import HLRegressor, View, graphs
-from activehuber.gram import DenseGram
-from activehuber.kernels import Kernel
-from activehuber.reduction import Part, build_part, expand_views
+from activehuber.kernels.kernel import Kernel
+from activehuber.operators.dense import DenseGram
+from activehuber.problem.reduction import Part, build_part, expand_views
 from benchmarks.protocol import semi_supervised_split, summary
 
 N_TRAIN, N_TEST, SHARE = 300, 300, 0.05

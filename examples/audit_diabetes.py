@@ -10,8 +10,8 @@ import csv
 import sys
 from pathlib import Path
 
-from activehuber.cli import run
-from activehuber.datasets import make_spoilt_diabetes
+from activehuber.cli.commands import run
+from activehuber.data.datasets import make_spoilt_diabetes
 
 
 def main() -> int:

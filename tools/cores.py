@@ -20,11 +20,9 @@ HOUSE = Path(__file__).resolve().parent.parent
 CORES = ("Haswell", "SkylakeX", "Nehalem")
 # Tests of the mathematics; the rest hardly multiplies.
 NUMERIC = (
-    *("huber", "kernels", "graphs", "gram", "problem", "newton", "recovery", "exact", "path"),
-    *("leave_one_out", "thresholds", "extremes", "search"),
-    *("refinement", "reinstatement", "adaptive", "widths", "views", "weights", "limits"),
-    *("attacks", "combinations", "approximation", "landmark_choice", "selection", "classifier"),
-    *("sklearn", "persistence", "audit", "crowd_lasting", "crowd_counter"),
+    *("loss", "kernels", "graphs", "operators", "problem", "solver", "labels", "selection"),
+    *("estimators", "persistence", "audit/test_table.py", "crowd/test_lasting.py"),
+    "crowd/test_counter.py",
 )
 # Prints the kernels in use, having used them: those that a processor lacks instructions for
 # are loaded all the same, and end the process at the first product.
@@ -59,7 +57,7 @@ def obstacle(core: str) -> str | None:
 
 def passes(core: str, numeric: bool, jobs: int) -> bool:
     """Whether the tests pass with the kernels for `core`."""
-    files = [f"tests/test_{name}.py" for name in NUMERIC]
+    files = [f"tests/{name}" for name in NUMERIC]
     which = files if numeric else ["--doctest-modules", "src/activehuber", "tests"]
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(jobs), "-m", "not slow", *which]
     return subprocess.run(command, cwd=HOUSE, env=environment(core)).returncode == 0

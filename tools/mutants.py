@@ -1,7 +1,7 @@
 """Break the code in one place at a time and see whether the tests of its module notice.
 
 python tools/mutants.py                     every module of tools/mutants.toml
-python tools/mutants.py newton problem      some of them
+python tools/mutants.py solver.newton solver.path      some of them
 python tools/mutants.py --sample 50         so many mutants of each, at random
 
 A mutant differs from a module in one constant, comparison, operator or check. It is *killed* if
@@ -219,9 +219,14 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return compile(ast.fix_missing_locations(self.tree), self.path, "exec")
 
 
+def file_of(module: str) -> Path:
+    """Where a module is, such as solver.newton."""
+    return SOURCE.joinpath(*module.split(".")).with_suffix(".py")
+
+
 class _Finder:
     def __init__(self, module: str, tree: ast.Module) -> None:
-        self.name, self.path = f"activehuber.{module}", SOURCE / f"{module}.py"
+        self.name, self.path = f"activehuber.{module}", file_of(module)
         self.tree = tree
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
@@ -376,7 +381,7 @@ def main() -> None:
     modules = options.modules or list(tests)
     made = killed = 0
     for module in modules:
-        tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
+        tree = ast.parse(file_of(module).read_text(encoding="utf-8"))
         every = mutants(module, tree)
         _tell_of_those_gone(module, every, known)
         chosen = [m for m in every if options.where in m.where]

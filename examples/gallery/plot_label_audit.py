@@ -15,7 +15,7 @@ labels by how far they are to be believed and says why.
 import matplotlib.pyplot as plt
 
 from activehuber import audit
-from activehuber.datasets import make_spoilt_diabetes
+from activehuber.data.datasets import make_spoilt_diabetes
 
 spoilt = make_spoilt_diabetes()
 table = spoilt.frame.set_index("patient")

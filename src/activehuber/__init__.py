@@ -4,19 +4,24 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
+from activehuber._version import __version__
+
 # A variable of this name is true for type checkers; the module `typing` takes its time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from activehuber.audit import audit
-    from activehuber.classifier import HLClassifier
-    from activehuber.displays import LabelQualityDisplay, ThresholdPathDisplay, ViewDisplay
-    from activehuber.model_selection import LabelledKFold
-    from activehuber.path import ThresholdPath
-    from activehuber.regressor import HLRegressor, huber_path
-    from activehuber.search import HLClassifierCV, HLRegressorCV
+    from activehuber.estimators.classifier import HLClassifier
+    from activehuber.estimators.cv import HLClassifierCV, HLRegressorCV
+    from activehuber.estimators.regressor import HLRegressor, huber_path
+    from activehuber.estimators.splitters import LabelledKFold
+    from activehuber.inspection.displays import (
+        LabelQualityDisplay,
+        ThresholdPathDisplay,
+        ViewDisplay,
+    )
+    from activehuber.solver.path import ThresholdPath
     from activehuber.views import View
 
-__version__ = "0.1.0"
 
 __all__ = [
     "HLClassifier",
@@ -35,18 +40,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "HLClassifier": "classifier",
-    "HLClassifierCV": "search",
-    "HLRegressor": "regressor",
-    "HLRegressorCV": "search",
-    "LabelQualityDisplay": "displays",
-    "LabelledKFold": "model_selection",
-    "ThresholdPath": "path",
-    "ThresholdPathDisplay": "displays",
+    "HLClassifier": "estimators.classifier",
+    "HLClassifierCV": "estimators.cv",
+    "HLRegressor": "estimators.regressor",
+    "HLRegressorCV": "estimators.cv",
+    "LabelQualityDisplay": "inspection.displays",
+    "LabelledKFold": "estimators.splitters",
+    "ThresholdPath": "solver.path",
+    "ThresholdPathDisplay": "inspection.displays",
     "View": "views",
-    "ViewDisplay": "displays",
+    "ViewDisplay": "inspection.displays",
     "audit": "audit",
-    "huber_path": "regressor",
+    "huber_path": "estimators.regressor",
 }
 
 

@@ -9,22 +9,22 @@ def main() -> None:
     """The console script."""
     try:
         # Imported here, so that Ctrl-C finds somebody; both are light.
-        from activehuber import stopping, streams
+        from activehuber.runtime import interrupts, streams
 
-        stopping.listen()
+        interrupts.listen()
     except KeyboardInterrupt:
         print("activehuber: stopped", file=sys.stderr)
         sys.exit(130)
     streams.guard()
     code = _run()
     sys.stderr.flush()
-    stopping.finish(code)
+    interrupts.finish(code)
     sys.exit(code)
 
 
 def _run() -> int:
     try:
-        from activehuber.cli import run
+        from activehuber.cli.commands import run
     except ImportError as error:
         needed = "pip install 'activehuber[cli]'"
         print(f"activehuber: {error}; the command line needs: {needed}", file=sys.stderr)

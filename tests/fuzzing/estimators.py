@@ -29,7 +29,7 @@ from activehuber import (
     View,
     huber_path,
 )
-from activehuber.model_selection import is_missing
+from activehuber.estimators.splitters import is_missing
 from tests.fuzzing.verdict import FAILED, REFUSED, BadAnswerError, Verdict, verdict_of
 
 Rng = np.random.Generator

@@ -28,14 +28,15 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from activehuber import HLClassifier, HLRegressor, HLRegressorCV, View
-from activehuber.archive import pack
 from activehuber.crowd import model as crowd
 from activehuber.crowd.counter import Counter as CrowdCounter
 from activehuber.crowd.counter import Part, Preparation, Scaling, Setting
 from activehuber.crowd.features import Described, Scene
 from activehuber.crowd.lasting import Components
-from activehuber.features import TableFeatures
-from activehuber.persistence import (
+from activehuber.data.encoding import TableFeatures
+from activehuber.data.tables import TableError
+from activehuber.persistence.archive import pack
+from activehuber.persistence.model_files import (
     CROWD_FORMAT,
     FORMAT,
     MODEL,
@@ -44,7 +45,6 @@ from activehuber.persistence import (
     model_bytes,
     read_state,
 )
-from activehuber.tables import TableError
 
 ROOT = Path(__file__).parents[2]
 # Bytes beyond those of the process before the first try, and seconds a try.

@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 
 from activehuber import audit
-from activehuber.cli import FILES, TRACEBACK, run
-from activehuber.persistence import load_model
+from activehuber.cli.commands import FILES, TRACEBACK, run
+from activehuber.persistence.model_files import load_model
 from tests.fuzzing.verdict import (
     ACCEPTED,
     FAILED,

@@ -16,12 +16,12 @@ from sklearn.base import clone
 
 from activehuber._typing import Matrix
 from activehuber.audit.inputs import Encoded, Options, Progress, views_of_features
-from activehuber.classifier import HLClassifier
-from activehuber.refinement import DEFAULT_REMOVAL
-from activehuber.regressor import HLRegressor
-from activehuber.rows import ArrayRows, Rows, WatchedRows
-from activehuber.search import HLClassifierCV, HLRegressorCV
-from activehuber.tables import TableError, first_line
+from activehuber.data.rows import ArrayRows, Rows, WatchedRows
+from activehuber.data.tables import TableError, first_line
+from activehuber.estimators.classifier import HLClassifier
+from activehuber.estimators.cv import HLClassifierCV, HLRegressorCV
+from activehuber.estimators.regressor import HLRegressor
+from activehuber.labels.refinement import DEFAULT_REMOVAL
 from activehuber.views import View
 
 # Passes over the rows after which two thirds of the bar of a fit have gone by.

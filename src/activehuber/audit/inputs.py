@@ -15,11 +15,9 @@ import numpy as np
 from sklearn.base import clone
 
 from activehuber._typing import Mask
-from activehuber.basis import APPROXIMATION_NAMES
-from activehuber.features import TableFeatures, words_of
-from activehuber.model_selection import is_missing
-from activehuber.rows import Rows
-from activehuber.tables import (
+from activehuber.data.encoding import TableFeatures, words_of
+from activehuber.data.rows import Rows
+from activehuber.data.tables import (
     TableError,
     has_thousands,
     like,
@@ -28,6 +26,8 @@ from activehuber.tables import (
     read_numbers,
     shortened,
 )
+from activehuber.estimators.splitters import is_missing
+from activehuber.kernels.feature_maps import APPROXIMATION_NAMES
 from activehuber.views import View
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from activehuber.audit.evidence import Evidence
 from activehuber.audit.inputs import Encoded, objects
 from activehuber.audit.summary import Summary
 from activehuber.audit.threshold_path import FollowedPath
-from activehuber.classifier import HLClassifier
-from activehuber.report import MAX_LINES, LabelLine, Neighbour, PathSummary, Points, Report
-from activehuber.rows import ChosenRows
-from activehuber.tables import csv_line, csv_rows, harmless, plain_text
+from activehuber.data.rows import ChosenRows
+from activehuber.data.tables import csv_line, csv_rows, harmless, plain_text
+from activehuber.estimators.classifier import HLClassifier
+from activehuber.report.page import MAX_LINES, LabelLine, Neighbour, PathSummary, Points, Report
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,8 +23,8 @@ from activehuber.audit.inputs import (
     say_nothing,
 )
 from activehuber.audit.table import Audit, audit_encoded, with_notes
-from activehuber.features import TableFeatures
-from activehuber.tables import (
+from activehuber.data.encoding import TableFeatures
+from activehuber.data.tables import (
     TableError,
     arrow_frame,
     file_digest,
@@ -78,7 +78,7 @@ def audit_parquet(
     Audit
         See `audit`, also for the other parameters; the model is always an approximation.
     """
-    from activehuber.cluster import dask_rows
+    from activehuber.data.dask_rows import dask_rows
 
     kind = "nystrom" if approximation == AUTO else approximation
     if kind is None:
@@ -117,7 +117,7 @@ def _look_at_pieces(
     import pyarrow as pa
     from dask import delayed
 
-    from activehuber.cluster import collect
+    from activehuber.data.dask_rows import collect
 
     ends = np.cumsum([count for _, count in pieces])
     total = int(ends[-1])

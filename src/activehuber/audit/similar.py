@@ -14,9 +14,9 @@ import numpy as np
 from activehuber._typing import Matrix, Vector
 from activehuber.audit.inputs import Options
 from activehuber.audit.verdicts import Judged
-from activehuber.fitting import ViewSettings
-from activehuber.regressor import HLRegressor
-from activehuber.rows import Rows, blas_threads, one_blas_thread
+from activehuber.data.rows import Rows, blas_threads, one_blas_thread
+from activehuber.estimators.regressor import HLRegressor
+from activehuber.fitting.fit import ViewSettings
 
 # Most similar rows that are named.
 N_NEIGHBOURS = 5

@@ -16,8 +16,8 @@ from activehuber.audit.evidence import Evidence
 from activehuber.audit.inputs import Encoded, Labels, Options
 from activehuber.audit.reasons import rough
 from activehuber.audit.verdicts import Judged
-from activehuber.regressor import HLRegressor
-from activehuber.tables import listed, shortened
+from activehuber.data.tables import listed, shortened
+from activehuber.estimators.regressor import HLRegressor
 from activehuber.views import View
 
 # Below this share of explained variance the features say little.

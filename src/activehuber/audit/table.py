@@ -38,10 +38,10 @@ from activehuber.audit.outputs import (
     table_csv,
 )
 from activehuber.audit.summary import Summary, summarise
-from activehuber.features import TableFeatures, as_frame
-from activehuber.report import Report, render
-from activehuber.rows import ArrayRows, threads_for
-from activehuber.tables import shortened, write_file
+from activehuber.data.encoding import TableFeatures, as_frame
+from activehuber.data.rows import ArrayRows, threads_for
+from activehuber.data.tables import shortened, write_file
+from activehuber.report.page import Report, render
 from activehuber.views import View
 
 
@@ -64,7 +64,7 @@ class Audit:
     summary : Summary
     model : sklearn.pipeline.Pipeline
         `features` and `estimator`.
-    report : activehuber.report.Report
+    report : activehuber.report.page.Report
         What the page shows.
 
     Examples
@@ -270,7 +270,7 @@ def audit(
     Examples
     --------
     >>> from activehuber import audit
-    >>> from activehuber.datasets import make_spoilt_diabetes
+    >>> from activehuber.data.datasets import make_spoilt_diabetes
     >>> spoilt = make_spoilt_diabetes()
     >>> table = spoilt.frame.drop(columns=["patient", "progression"])
     >>> found = audit(table, spoilt.frame["progression"], ids=spoilt.frame["patient"])

@@ -11,13 +11,13 @@ import numpy as np
 
 from activehuber._typing import Vector
 from activehuber.audit.inputs import Labels
-from activehuber.fitting import Data, reduced_gram
-from activehuber.gram import DenseGram
-from activehuber.linalg import BreakdownError
-from activehuber.newton import solve
-from activehuber.path import Trail, follow
-from activehuber.problem import Problem
-from activehuber.regressor import HLRegressor
+from activehuber.estimators.regressor import HLRegressor
+from activehuber.fitting.fit import Data, reduced_gram
+from activehuber.numerics.linalg import BreakdownError
+from activehuber.operators.dense import DenseGram
+from activehuber.problem.problem import Problem
+from activehuber.solver.newton import solve
+from activehuber.solver.path import Trail, follow
 
 # Labels up to which the path over the threshold is followed exactly, and its work at most:
 # changes of a label, each of which costs a pass over the Gram matrix, times its entries. Up

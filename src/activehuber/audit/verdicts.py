@@ -13,9 +13,9 @@ import numpy as np
 from activehuber._typing import Mask, Vector
 from activehuber.audit.choice import Choice
 from activehuber.audit.inputs import Labels
-from activehuber.classifier import HLClassifier
-from activehuber.intervals import half_width
-from activehuber.tables import plain_text
+from activehuber.data.tables import plain_text
+from activehuber.estimators.classifier import HLClassifier
+from activehuber.estimators.intervals import half_width
 
 NOT_BELIEVED, KEPT, TRUSTED = "not believed", "kept", "trusted"
 

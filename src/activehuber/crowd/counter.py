@@ -22,25 +22,25 @@ import numpy as np
 
 from activehuber import graphs
 from activehuber._typing import Matrix, Vector
-from activehuber.criterion import Labels, fold_errors, projected_inverse
 from activehuber.crowd.counts import FEWEST
 from activehuber.crowd.features import MOTION, Described
 from activehuber.crowd.lasting import Components, Lasting, lags
-from activehuber.fitting import reduced_gram
-from activehuber.intervals import half_width
-from activehuber.judging import (
+from activehuber.data.tables import TableError
+from activehuber.estimators.intervals import half_width
+from activehuber.estimators.regressor import HLRegressor
+from activehuber.fitting.fit import reduced_gram
+from activehuber.labels.refinement import DEFAULT_REMOVAL
+from activehuber.labels.thresholds import EFFICIENT
+from activehuber.numerics.linalg import BreakdownError
+from activehuber.selection.criterion import Labels, fold_errors, projected_inverse
+from activehuber.selection.scoring import (
     Mode,
     common_scale,
     held_out_errors,
     judge,
     robust_losses,
 )
-from activehuber.linalg import BreakdownError
-from activehuber.refinement import DEFAULT_REMOVAL
-from activehuber.regressor import HLRegressor
-from activehuber.tables import TableError
-from activehuber.thresholds import EFFICIENT
-from activehuber.tuning import labels_of
+from activehuber.selection.tuning import labels_of
 from activehuber.views import View
 
 # The views that one kernel takes together. Which ones to take is not chosen: folds tell too

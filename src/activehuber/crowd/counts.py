@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
-from activehuber.tables import (
+from activehuber.data.tables import (
     PARQUET_NAMES,
     Table,
     TableError,

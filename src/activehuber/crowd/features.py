@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.crowd.frames import Frame, Frames, Image, load_opencv
-from activehuber.rows import cores
-from activehuber.tables import TableError
+from activehuber.data.rows import cores
+from activehuber.data.tables import TableError
 
 Floats: TypeAlias = NDArray[np.float32]
 Report: TypeAlias = Callable[[int, int], Any]

@@ -14,7 +14,8 @@ from activehuber.crowd.counter import Counter, Part, Preparation, Scaling, Setti
 from activehuber.crowd.features import MOTION, VIEWS, Scene, working_shape
 from activehuber.crowd.frames import Frames, Image
 from activehuber.crowd.lasting import Lasting
-from activehuber.persistence import (
+from activehuber.data.tables import TableError, first_line
+from activehuber.persistence.model_files import (
     CROWD_FORMAT,
     REGRESSOR,
     not_negative,
@@ -25,7 +26,7 @@ from activehuber.persistence import (
     regressor_state,
     state_bytes,
 )
-from activehuber.schema import (
+from activehuber.persistence.schema import (
     Sizes,
     array,
     distinct,
@@ -42,7 +43,6 @@ from activehuber.schema import (
     text,
     whole,
 )
-from activehuber.tables import TableError, first_line
 
 # --- what the values must be ------------------------------------------------------------
 #

@@ -18,7 +18,7 @@ from string import Template
 import numpy as np
 
 from activehuber._typing import Mask, Vector
-from activehuber.markup import (
+from activehuber.report.markup import (
     Axis,
     axis_for,
     cross,

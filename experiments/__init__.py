@@ -1,0 +1,1 @@
+"""Experiments that are run from the repository: the paper's, and counting people."""

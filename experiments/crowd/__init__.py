@@ -1,0 +1,1 @@
+"""How well people are counted: `python -m experiments.crowd`."""

@@ -1,0 +1,1 @@
+"""Rows wherever they are, tables and their encoding."""

@@ -1,0 +1,696 @@
+"""Rows of Dask collections, worked on by the workers that hold them.
+
+A pass over the rows is one graph: a task for each chunk of rows, and a tree that adds up what
+they return. What has one entry a row, and the sums, come to the client; features never do.
+
+Everything that a pass sends is part of its graph. The scheduler keeps that, so that a task of
+a worker that died runs again elsewhere; what is scattered would have died with the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from activehuber._typing import Matrix
+from activehuber.data.rows import MOST_ROWS, Rows, Sums, Work, add_sums, cores, one_blas_thread
+from activehuber.runtime.interrupts import ignore_interrupts
+
+# X stays on the workers if, as float64, it takes no more than this share of their memory.
+HELD_SHARE = 0.25
+# Sums that one task adds up.
+FAN_IN = 8
+# A pass is given up after so many attempts that ended by lost workers or a lost connection.
+ATTEMPTS = 3
+# Objects that stay on the cluster between passes: bases and feature maps.
+KEPT = 4
+# Chunks are cut anew if there are fewer a thread than this, or if they are tiny.
+CHUNKS_A_THREAD = 2
+FEWEST_CHUNK_ROWS = 8_192
+# Seconds: between looks at the connection; between questions to the scheduler; until a
+# scheduler that does not answer is given up; until a cluster without workers is.
+LOOK, ASK, SILENCE, NO_WORKERS = 0.5, 5.0, 30.0, 300.0
+# Seconds that a scheduler has to answer the first time.
+CONNECT = 10.0
+
+
+# --- the client -------------------------------------------------------------------------
+
+
+def active_client() -> Any:
+    """The Dask client that is in use."""
+    try:
+        from distributed import get_client
+    except ImportError as error:
+        raise ImportError(
+            'Dask input needs the package distributed; pip install "activehuber[dask]"'
+        ) from error
+    try:
+        client = get_client()
+    except ValueError:
+        raise RuntimeError(
+            "X is a Dask collection, but there is no Dask client to work on it; start one "
+            "first: from dask.distributed import Client; client = Client()"
+        ) from None
+    if client.asynchronous:
+        raise RuntimeError("the active Dask client is asynchronous; use Client() as it is")
+    return client
+
+
+@contextmanager
+def local_cluster() -> Iterator[Any]:
+    """A Dask client of a cluster on this machine, one process a core; closed in any case."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=cores(),
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",  # any port: that of another cluster may be taken
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        client.run(ignore_interrupts)
+        yield client
+
+
+@contextmanager
+def connected(scheduler: str | None) -> Iterator[Any]:
+    """A Dask client of the scheduler at an address, or of a local cluster if None."""
+    if scheduler is None:
+        with local_cluster() as client:
+            yield client
+        return
+    from distributed import Client
+
+    try:
+        client = Client(scheduler, timeout=CONNECT)
+    except (OSError, ValueError) as error:  # TimeoutError is an OSError
+        raise ConnectionError(
+            f"no Dask scheduler answers at {scheduler!r} ({type(error).__name__}); start one "
+            "with `dask scheduler` and give its address, tcp://host:8786, or give none for a "
+            "cluster on this machine"
+        ) from error
+    with client:
+        yield client
+
+
+def collect(client: Any, futures: list[Any]) -> list[Any]:
+    """What futures hold, in their order.
+
+    Raises
+    ------
+    ConnectionError
+        If the scheduler does not answer.
+    CancelledError, KilledWorker
+        If futures were lost on the way.
+    """
+    watch = _Watch(client)
+    waiting = _on_loop(client, lambda: client.gather(futures, asynchronous=True))
+    try:
+        while True:
+            try:
+                return waiting.result(timeout=LOOK)
+            except TimeoutError:
+                if waiting.done():  # a task's own TimeoutError, or its result just now
+                    return waiting.result()
+                watch.look()
+    except BaseException:
+        _cancel(client, futures)
+        # It ends by itself, as its futures are gone, unless no one is there to say so.
+        with suppress(TimeoutError, CancelledError):
+            waiting.exception(timeout=1.0)
+        waiting.cancel()
+        raise
+
+
+def collect_again(
+    start: Callable[[], tuple[Any, list[Any]]], forget: Callable[[], None] = lambda: None
+) -> list[Any]:
+    """What futures hold; they are started again if workers or the connection were lost.
+
+    Parameters
+    ----------
+    start : callable
+        Returns a client and futures.
+    forget : callable, optional
+        Is called whenever the futures did not come to an end.
+    """
+    from distributed import KilledWorker
+
+    failure: BaseException | None = None
+    for _ in range(ATTEMPTS):
+        client, futures = start()
+        try:
+            return collect(client, futures)
+        except (KilledWorker, CancelledError) as error:
+            failure = error
+            forget()
+            await_connection(client)
+        except BaseException:
+            forget()  # chunks on their way are not waited for any more
+            raise
+    raise RuntimeError(
+        f"a pass over the rows was lost {ATTEMPTS} times with its Dask workers; they may need "
+        "more memory: use more, smaller chunks of X, a smaller block_size or fewer n_components"
+    ) from failure
+
+
+def _on_loop(client: Any, question: Callable[[], Any]) -> Any:
+    """Start something asynchronous; a future that can be waited for in steps."""
+
+    async def ask():
+        return await question()
+
+    return asyncio.run_coroutine_threadsafe(ask(), client.loop.asyncio_loop)
+
+
+def _asked(client: Any, question: Callable[[], Any]) -> Any:
+    """What the scheduler answers."""
+    try:
+        return _on_loop(client, question).result(timeout=SILENCE)
+    except (TimeoutError, OSError):
+        raise _lost(client) from None
+
+
+def _cancel(client: Any, futures: list[Any]) -> None:
+    """Take tasks back, if the scheduler is there to hear it."""
+    if client.status == "running":
+        # If it goes away meanwhile its tasks do too; what is raised is the first error.
+        with suppress(TimeoutError, CancelledError, OSError):
+            answer = _on_loop(client, lambda: client.cancel(futures, asynchronous=True))
+            answer.result(timeout=5.0)
+
+
+class _Watch:
+    """Looks after the connection while something is waited for."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.question: Any = None
+        self.asked = self.workers_seen = time.monotonic()
+
+    def look(self) -> None:
+        """Raise if the client lost its scheduler, or the scheduler its workers, for good."""
+        now = time.monotonic()
+        if self.client.status != "running":
+            await_connection(self.client)
+            raise CancelledError("the connection to the Dask scheduler was lost meanwhile")
+        if self.question is None:
+            if now - self.asked >= ASK:
+                self.asked = now
+                self.question = _on_loop(self.client, self.client.scheduler.identity)
+        elif self.question.done():
+            if self.question.exception() is None and self.question.result()["workers"]:
+                self.workers_seen = now
+            self.question = None
+        elif now - self.asked > SILENCE:
+            self.question.cancel()
+            raise _lost(self.client)
+        if now - self.workers_seen > NO_WORKERS:
+            raise RuntimeError(
+                f"the Dask cluster has had no worker for {NO_WORKERS:.0f} s; start some with "
+                "`dask worker` and the address of the scheduler"
+            )
+
+
+def await_connection(client: Any) -> None:
+    """Wait for a client that is connecting; raise if it does not come back."""
+    ends = time.monotonic() + SILENCE
+    while client.status == "connecting" and time.monotonic() < ends:
+        time.sleep(0.1)
+    if client.status != "running":
+        raise _lost(client)
+
+
+def _lost(client: Any) -> ConnectionError:
+    address = getattr(getattr(client, "scheduler", None), "address", None)
+    where = f" at {address}" if address else ""
+    return ConnectionError(
+        f"the Dask scheduler{where} does not answer any more; the estimator is as it was "
+        "before. Start a cluster and a Client again, and repeat the call"
+    )
+
+
+@contextmanager
+def _large_graphs() -> Iterator[None]:
+    """Dask warns of graphs above 10 MB: those of a pass hold its columns on purpose."""
+    import dask
+
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+        yield
+
+
+# --- rows -------------------------------------------------------------------------------
+
+
+def dask_rows(X: Any, y: Any, names: Any = None) -> tuple[DaskRows, Any, Any]:
+    """Rows, labels and column names of a Dask array or data frame; see `streamed_rows`."""
+    client = active_client()
+    X, y, names = _features(X, y, names)
+    if is_collection(y):
+        y = _in_memory(client, y)
+    if np.isnan(X.shape[0]):
+        X = _with_sizes(client, X)
+    if X.shape[0] == 0:
+        raise ValueError("X has no rows: at least one is needed")
+    rows = DaskRows(_Chunks(_well_cut(X, sum(w["nthreads"] for w in _workers(client)) or 1)))
+    return rows, y, names
+
+
+def lazy_rows(X: Any, names: Any = None) -> LazyRows:
+    """New rows of a Dask array or data frame, to be worked on when they are asked for."""
+    return LazyRows(_features(X, None, names)[0])
+
+
+def is_collection(X: Any) -> bool:
+    """Whether something is Dask's."""
+    from dask import is_dask_collection
+
+    return is_dask_collection(X)
+
+
+def _features(X: Any, y: Any, names: Any) -> tuple[Any, Any, Any]:
+    """X as a Dask array of numbers whose chunks hold whole rows; labels; names of columns."""
+    import dask.array as da
+
+    if not isinstance(X, da.Array):
+        if not (hasattr(X, "to_dask_array") and hasattr(X, "columns")):
+            raise TypeError(
+                f"X is a {type(X).__name__}; of Dask's collections arrays and data frames can "
+                "be used"
+            )
+        X, y, names = _columns(X, y, names)
+    elif isinstance(y, str):
+        raise ValueError(f"y={y!r} names a column, but X is a Dask array, which has no names")
+    else:
+        names = None
+    if X.ndim != 2 or not X.shape[1] > 0:
+        raise ValueError(f"X must have shape (n_samples, n_features), got {X.shape}")
+    if not isinstance(X._meta, np.ndarray) or X.dtype.kind not in "fiub":
+        raise TypeError(
+            f"X holds {type(X._meta).__name__} of {X.dtype}; chunks must be NumPy arrays of "
+            "numbers"
+        )
+    return (X if X.numblocks[1] == 1 else X.rechunk({1: -1})), y, names
+
+
+def _columns(frame: Any, y: Any, names: Any) -> tuple[Any, Any, Any]:
+    """The features of a data frame as an array, its labels if they are a column."""
+    given = list(frame.columns)
+    target = [y] if isinstance(y, str) else []
+    wanted = [n for n in given if n not in target] if names is None else list(names)
+    for name in [*target, *wanted]:
+        if name not in given:
+            raise ValueError(
+                f"X has no column {name!r}; there are {', '.join(map(str, given[:20]))}"
+            )
+    if not wanted:
+        raise ValueError("X has no column left to learn from")
+    for name in wanted:
+        kind = frame.dtypes[name]
+        if getattr(kind, "kind", "O") not in "fiub":
+            raise ValueError(
+                f"X: column {name!r} holds {kind}, not numbers; choose numeric columns, or "
+                "encode it first"
+            )
+    labels = frame[y] if target else y
+    if target and not isinstance(labels.dtype, np.dtype) and labels.dtype.kind in "fiub":
+        labels = labels.astype(np.float64)  # NaN where pandas has NA
+    named = np.array(wanted, dtype=object) if all(isinstance(n, str) for n in wanted) else None
+    return frame[wanted].astype(np.float64).to_dask_array(), labels, named
+
+
+def _in_memory(client: Any, labels: Any) -> np.ndarray:
+    """Labels on the client, shape (n,) or (n, q)."""
+    return np.asarray(collect_again(lambda: (client, [client.compute(labels)]))[0])
+
+
+def _with_sizes(client: Any, X: Any) -> Any:
+    """An array of unknown length with the sizes of its chunks counted."""
+    import dask
+    import dask.array as da
+
+    lengths = [dask.delayed(len)(part) for part in X.to_delayed().ravel()]
+    sizes = collect_again(lambda: (client, client.compute(lengths)))
+    return da.Array(X.dask, X.name, (tuple(sizes), X.chunks[1]), meta=X._meta)
+
+
+def _workers(client: Any) -> list[dict[str, Any]]:
+    """What the scheduler knows of each worker."""
+    return list(_asked(client, client.scheduler.identity)["workers"].values())
+
+
+def _well_cut(X: Any, threads: int) -> Any:
+    """X with chunks enough for all threads, and not so many that tasks are mostly overhead."""
+    sizes = X.chunks[0]
+    n, count = sum(sizes), len(sizes)
+    wanted = max(FEWEST_CHUNK_ROWS, -(-n // (2 * CHUNKS_A_THREAD * threads)))
+    too_few = count < CHUNKS_A_THREAD * threads and max(sizes) > wanted
+    too_small = n / count < FEWEST_CHUNK_ROWS / 4 and count > 2 * CHUNKS_A_THREAD * threads
+    if too_few:
+        return X.rechunk({0: wanted})
+    return X.rechunk({0: min(wanted, MOST_ROWS)}) if too_small else X
+
+
+class _Chunks:
+    """Chunks of rows on a cluster, and what else of a fit stays there.
+
+    Parameters
+    ----------
+    X : dask array of shape (n, d)
+        Of known length; chunks hold whole rows.
+    """
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+        self.ends = np.cumsum(X.chunks[0])
+        self._client: Any = None
+        self._parts: tuple[list[Any], dict[Any, Any]] | None = None
+        self._kept: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
+        # Whether some work returns values, and whether sums; both until it is known.
+        self.gives: dict[Work, tuple[bool, bool]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy elsewhere knows no client."""
+        return {"X": self.X}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["X"])  # type: ignore[misc]
+
+    def client(self) -> Any:
+        """The client of the fit, or the one that is active now."""
+        if self._client is None or self._client.status != "running":
+            self.forget()
+            self._client = active_client()
+        return self._client
+
+    def parts(self) -> tuple[list[Any], dict[Any, Any]]:
+        """The chunks as futures if they are held, else as keys of a graph; and the graph."""
+        import dask
+        from distributed import futures_of
+
+        if self._parts is None:
+            client = self.client()
+            if 8 * self.X.size <= HELD_SHARE * _memory(client):
+                held = {future.key: future for future in futures_of(client.persist(self.X))}
+                self._parts = [held[row[0]] for row in self.X.__dask_keys__()], {}
+            else:
+                (lazy,) = dask.optimize(self.X)
+                keys = [row[0] for row in lazy.__dask_keys__()]
+                self._parts = keys, dict(lazy.__dask_graph__())
+        return self._parts
+
+    def kept(self, thing: Any) -> Any:
+        """A future of something that several passes use."""
+        found = self._kept.pop(id(thing), None)
+        if found is None:
+            with _large_graphs():
+                found = thing, self.client().submit(_contents, Parcel(thing), pure=False)
+        self._kept[id(thing)] = found  # the last one used is the last one to go
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return found[1]
+
+    def forget(self) -> None:
+        """Let go of all that is on the cluster."""
+        self._client = self._parts = None
+        self._kept.clear()
+
+
+def _memory(client: Any) -> float:
+    """Bytes that the workers may use in all; a worker without a limit counts as infinite."""
+    return sum(worker["memory_limit"] or np.inf for worker in _workers(client))
+
+
+class DaskRows(Rows):
+    """Rows of a Dask array, worked on by the cluster of the active client."""
+
+    def __init__(self, chunks: _Chunks, block_size: int = MOST_ROWS) -> None:
+        self.chunks, self.block_size = chunks, block_size
+        self.n_rows, self.n_features = (int(size) for size in chunks.X.shape)
+
+    def in_blocks_of(self, size: int) -> DaskRows:
+        """The same rows; what is on the cluster is shared."""
+        return DaskRows(self.chunks, size)
+
+    def release(self) -> None:
+        """Let the cluster forget the rows; the next pass sends for them again."""
+        self.chunks.forget()
+
+    def take(self, numbers: np.ndarray) -> Matrix:
+        """A few rows by number."""
+        wanted, places = np.unique(numbers, return_inverse=True)
+        found, _ = self.run(_as_they_are, chosen=wanted)
+        return np.empty((0, self.n_features)) if found is None else found[places]
+
+    def run(
+        self,
+        work: Work,
+        shared: tuple[Any, ...] = (),
+        columns: Sequence[np.ndarray] = (),
+        chosen: np.ndarray | None = None,
+    ) -> tuple[np.ndarray | None, Sums]:
+        """One task a chunk; values and the sum of sums come to the client."""
+        pieces = list(self._pieces(chosen))
+        if not pieces:
+            return None, ()
+        gives = self.chunks.gives.get(work, (True, True))
+
+        def start() -> tuple[Any, list[Any]]:
+            client = self.chunks.client()
+            with _large_graphs():
+                # No name for the graph: tracebacks would keep its chunks on the cluster.
+                futures = client.get(
+                    *self._graph(work, shared, columns, pieces, gives), sync=False
+                )
+            return client, futures
+
+        done = collect_again(start, self.chunks.forget)
+        sums = done.pop()[1] if gives[1] else ()
+        self.chunks.gives[work] = (bool(done) and done[0][0] is not None, bool(sums))
+        if not self.chunks.gives[work][0]:
+            return None, sums
+        first = done[0][0]
+        values = np.empty((pieces[-1][1].stop, *first.shape[1:]), dtype=first.dtype)
+        for (_, here, _), (part, _) in zip(pieces, done, strict=True):
+            values[here] = part
+        return values, sums
+
+    def _pieces(
+        self, chosen: np.ndarray | None
+    ) -> Iterator[tuple[int, slice, np.ndarray | None]]:
+        """Chunk, place among the (chosen) rows, and numbers of rows in the chunk."""
+        start = 0
+        for index, end in enumerate(self.chunks.ends):
+            first, start = start, int(end)
+            if chosen is None:
+                here, inner = slice(first, start), None
+            else:
+                here = slice(*(int(k) for k in np.searchsorted(chosen, (first, start))))
+                whole = here.stop - here.start == start - first
+                inner = None if whole else (chosen[here] - first).astype(np.int32)
+            if here.stop > here.start:
+                yield index, here, inner
+
+    def _graph(
+        self,
+        work: Work,
+        shared: tuple[Any, ...],
+        columns: Sequence[np.ndarray],
+        pieces: list[tuple[int, slice, np.ndarray | None]],
+        gives: tuple[bool, bool],
+    ) -> tuple[dict[Any, Any], list[Any]]:
+        """A task a chunk and a tree of sums, and the keys that the client wants."""
+        chunks, graph = self.chunks.parts()
+        # Arrays may be written into between passes: they travel with each.
+        keep = [not isinstance(thing, (np.ndarray, float, int, type(None))) for thing in shared]
+        rest = [None if kept else thing for thing, kept in zip(shared, keep, strict=True)]
+        kept = [self.chunks.kept(t) for t, own in zip(shared, keep, strict=True) if own]
+        name = f"{work.__name__}-{uuid4().hex}"  # the scheduler learns how long each work takes
+        job, graph = f"job-{name}", dict(graph)
+        graph[job] = Parcel((work, self.block_size, rest, keep))
+        done: list[Any] = []
+        for index, here, inner in pieces:
+            own = Parcel((inner, [column[here] for column in columns]))
+            done.append((name, index))
+            graph[done[-1]] = (_work_on_chunk, chunks[index], job, own, *kept)
+        wanted = _add_values(graph, f"values-{name}", done) if all(gives) else list(done)
+        wanted = wanted if gives[0] else []
+        return graph, [*wanted, _add_tree(graph, f"sums-{name}", done)] if gives[1] else wanted
+
+
+def _add_values(graph: dict[Any, Any], name: str, done: list[Any]) -> list[Any]:
+    """Add tasks that take values from what chunks gave; their keys."""
+    keys = [(name, place) for place in range(len(done))]
+    graph.update({key: (_values, each) for key, each in zip(keys, done, strict=True)})
+    return keys
+
+
+def _add_tree(graph: dict[Any, Any], name: str, done: list[Any]) -> Any:
+    """Add tasks that add up what chunks gave, neighbours first; the key of the last one."""
+    level = 0
+    while level == 0 or len(done) > 1:
+        groups = [done[start : start + FAN_IN] for start in range(0, len(done), FAN_IN)]
+        done = [(name, level, place) for place in range(len(groups))]
+        graph.update({key: (_added, *group) for key, group in zip(done, groups, strict=True)})
+        level += 1
+    return done[0]
+
+
+class LazyRows(Rows):
+    """Rows of a Dask array that no one has asked for yet: a pass is one more lazy array."""
+
+    def __init__(self, X: Any, block_size: int = MOST_ROWS) -> None:
+        self.X, self.block_size = X, block_size
+        self.n_rows, self.n_features = X.shape
+
+    def in_blocks_of(self, size: int) -> LazyRows:
+        """The same rows."""
+        return LazyRows(self.X, size)
+
+    def take(self, numbers: np.ndarray) -> Matrix:
+        """A few rows by number."""
+        return self.X[numbers].compute()
+
+    def run(
+        self,
+        work: Work,
+        shared: tuple[Any, ...] = (),
+        columns: Sequence[np.ndarray] = (),
+        chosen: np.ndarray | None = None,
+    ) -> tuple[Any, Sums]:
+        """One entry a row as a lazy array; for work without sums, on all rows."""
+        assert not columns and chosen is None
+        one = work(np.zeros((1, self.n_features)), *shared)[0]
+        assert one is not None
+        parcel = Parcel((work, self.block_size, shared))
+        return by_chunks(partial(_values_of_chunk, parcel=parcel), self.X, one), ()
+
+
+def by_chunks(function: Callable[[np.ndarray], np.ndarray], X: Any, one: np.ndarray) -> Any:
+    """A function of the chunks of a Dask array as one more lazy array.
+
+    Parameters
+    ----------
+    function : callable
+        Takes and returns one entry a row.
+    X : dask array
+        Chunks hold whole rows.
+    one : ndarray
+        What the function returns for one row.
+    """
+    return X.map_blocks(
+        function,
+        dtype=one.dtype,
+        chunks=(X.chunks[0], *((size,) for size in one.shape[1:])),
+        drop_axis=list(range(one.ndim, X.ndim)),
+        new_axis=list(range(X.ndim, one.ndim)),
+        meta=one[:0],
+    )
+
+
+# --- what workers do --------------------------------------------------------------------
+
+
+class Parcel:
+    """Something that Dask sends as it is, without looking into it for its own objects."""
+
+    __slots__ = ("contents",)
+
+    def __init__(self, contents: Any) -> None:
+        self.contents = contents
+
+
+def _contents(parcel: Parcel) -> Any:
+    return parcel.contents
+
+
+def _as_they_are(X: Matrix) -> tuple[np.ndarray, Sums]:
+    return X, ()
+
+
+def _work_on_chunk(
+    X: np.ndarray, job: Parcel, own: Parcel, *kept: Any
+) -> tuple[np.ndarray | None, Sums]:
+    """Work on the (chosen) rows of a chunk, a block at a time."""
+    work, size, rest, keep = job.contents
+    inner, columns = own.contents
+    things = iter(kept)
+    shared = [next(things) if is_kept else t for t, is_kept in zip(rest, keep, strict=True)]
+    n = len(X) if inner is None else len(inner)
+    values: list[Any] = []
+    sums: Sums = ()
+    with one_thread_a_task():
+        for start in range(0, n, size):
+            here = slice(start, min(start + size, n))
+            rows = X[here] if inner is None else X[inner[here]]
+            block = np.ascontiguousarray(rows, dtype=np.float64)
+            part, terms = work(block, *shared, *(column[here] for column in columns))
+            values.append(part)
+            sums = add_sums(sums, terms)
+    return (None if values[0] is None else np.concatenate(values)), sums
+
+
+def _values(done: tuple[np.ndarray | None, Sums]) -> tuple[np.ndarray | None, Sums]:
+    """What a chunk gave, without the sums."""
+    return done[0], ()
+
+
+def _added(*done: tuple[np.ndarray | None, Sums]) -> tuple[None, Sums]:
+    """Sums of several chunks; theirs stay as they are, for they may be asked for again."""
+    sums = done[0][1]
+    if len(done) > 1:
+        sums = tuple(left + right for left, right in zip(sums, done[1][1], strict=True))
+        for each in done[2:]:
+            sums = add_sums(sums, each[1])
+    return None, sums
+
+
+def _values_of_chunk(X: np.ndarray, parcel: Parcel) -> np.ndarray:
+    work, size, shared = parcel.contents
+    if len(X) == 0:  # as some chunks of a data frame are
+        found = work(np.zeros((1, X.shape[1])), *shared)[0]
+        return found[:0]
+    job = Parcel((work, size, list(shared), [False] * len(shared)))
+    values, _ = _work_on_chunk(X, job, Parcel((None, [])))
+    assert values is not None
+    return values
+
+
+_tasks_at_work = 0
+_blas_limit: Any = None
+_counting = threading.Lock()
+
+
+@contextmanager
+def one_thread_a_task() -> Iterator[None]:
+    """Keep BLAS from starting threads beside those of the worker, which are all at work.
+
+    BLAS has one setting for the process: the first task of several sets it, the last one sets
+    it back.
+    """
+    global _tasks_at_work, _blas_limit
+    with _counting:
+        _tasks_at_work += 1
+        if _tasks_at_work == 1:
+            _blas_limit = one_blas_thread()
+    try:
+        yield
+    finally:
+        with _counting:
+            _tasks_at_work -= 1
+            if _tasks_at_work == 0:
+                _blas_limit.restore_original_limits()
+                _blas_limit = None

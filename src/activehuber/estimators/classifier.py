@@ -1,0 +1,588 @@
+"""HLClassifier: two or more classes by exact Huber fits to labels of ±1."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    assert_all_finite,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+
+from activehuber._typing import Mask, Vector
+from activehuber.estimators.inputs import checked_rows, each_row, is_streamed, scored_rows
+from activehuber.estimators.regressor import COEFFICIENTS, HLRegressor, ViewParameters
+from activehuber.estimators.splitters import is_missing
+from activehuber.fitting import validation as check
+from activehuber.labels.noise_rates import (
+    calibrate,
+    clean_error,
+    estimate_rates,
+    population_cut,
+    remaining_rates,
+)
+
+Rates = tuple[float, float]
+
+# Attributes that are those of the fit to the codes, besides its coefficients.
+SHARED = (
+    "intercept_",
+    "threshold_",
+    "residuals_",
+    "loo_residuals_",
+    "duality_gap_",
+    "kkt_residual_",
+    "n_iter_",
+)
+# Fits in search of labels to drop that contradict their leave-one-out values.
+MOST_ROUNDS = 10
+
+
+class HLClassifier(ClassifierMixin, ViewParameters):
+    """Exact Huber kernel classification that says which labels it did not believe.
+
+    The classes are coded as −1 and +1 and fitted by `HLRegressor`; a row belongs to
+    `classes_[1]` where the fit h exceeds `cut_`. With more than two classes there is one
+    such fit for each, against the rest, and the largest h wins. NaN, None or pandas.NA in
+    `y` marks an unlabelled row.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, kernel_params, views, view_weights, alpha, manifold, \
+            agreement, graph, n_neighbors, threshold, removal, n_refinements, \
+            threshold_step, algorithm, fit_intercept, tol, max_iter, verbose, \
+            approximation, n_components, block_size, random_state
+        As in `HLRegressor`, with the same defaults. `threshold` and `threshold_step` are
+        in units of the codes ±1.
+    noise_rates : (float, float), "estimate" or None, default=None
+        (ρ₊, ρ₋) with ρ₊ = P(given classes_[0] | true classes_[1]), ρ₋ = P(given classes_[1]
+        | true classes_[0]) and ρ₊ + ρ₋ < 1, for two classes only. They move `cut_` and make
+        `predict_proba` speak of clean labels. "estimate" takes them from the leave-one-out
+        values: the share of contrary labels among the rows that are most certain. Use it
+        where the classes are well apart; where they overlap it is too high, and more so for
+        the rarer class.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Sorted; classes_[1] is coded as +1.
+    estimator_ : HLRegressor
+        Fitted to the codes: of shape (n_samples,) for two classes, else (n_samples,
+        n_classes) with +1 in the column of the label and −1 in the others.
+    cut_ : float
+        Where h changes class: 0 without noise rates, else `population_cut` of them.
+    noise_rates_ : (float, float) or None
+        The rates in use.
+    removed_ : ndarray of shape (n_samples,), bool
+        Labels that were dropped, each by the fit of its own class.
+    label_quality_ : ndarray of shape (n_samples,)
+        In [0, 1], low is bad, from the fit of the label's own class; NaN where unlabelled.
+    dual_coef_, coef_, components_, intercept_, threshold_, residuals_, loo_residuals_, \
+            duality_gap_, kkt_residual_, n_iter_
+        Those of `estimator_`: `dual_coef_` not with an approximation, `coef_` with one only,
+        `components_` with "nystrom" only.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        If X had column names.
+
+    Notes
+    -----
+    With threshold="adaptive" no label is dropped that is on the side of its own
+    leave-one-out value, and labels are dropped only if that helps: the fit without them,
+    asked for every label by leave-one-out, must not be wrong more often than the
+    least-squares fit to all labels (threshold=inf), which is taken otherwise.
+
+    With noise rates, removed labels are taken to be flipped ones: `cut_` goes by the rates
+    that remain among the labels in use.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLClassifier
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> X[:30] += 4                           # two groups
+    >>> y = np.repeat(["big", "small"], 30).astype(object)
+    >>> y[10] = "small"                       # a wrong label
+    >>> y[40:50] = None                       # no labels
+    >>> model = HLClassifier(gamma=0.1).fit(X, y)
+    >>> np.flatnonzero(model.removed_)
+    array([10])
+    >>> model.predict([[4.0, 4.0], [0.0, 0.0]]).tolist()
+    ['big', 'small']
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel="rbf",
+        gamma="scale",
+        degree=2,
+        coef0=1,
+        kernel_params=None,
+        views=None,
+        view_weights="uniform",
+        alpha=1e-4,
+        manifold=0.0,
+        agreement=0.0,
+        graph="knn",
+        n_neighbors=10,
+        threshold="adaptive",
+        removal=3.5,
+        n_refinements=3,
+        threshold_step=0.01,
+        algorithm="exact",
+        fit_intercept=True,
+        tol=1e-10,
+        max_iter=200,
+        verbose=0,
+        approximation=None,
+        n_components=1000,
+        block_size="auto",
+        random_state=None,
+        noise_rates=None,
+    ):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.views = views
+        self.view_weights = view_weights
+        self.alpha = alpha
+        self.manifold = manifold
+        self.agreement = agreement
+        self.graph = graph
+        self.n_neighbors = n_neighbors
+        self.threshold = threshold
+        self.removal = removal
+        self.n_refinements = n_refinements
+        self.threshold_step = threshold_step
+        self.algorithm = algorithm
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.verbose = verbose
+        self.approximation = approximation
+        self.n_components = n_components
+        self.block_size = block_size
+        self.random_state = random_state
+        self.noise_rates = noise_rates
+
+    def fit(self, X, y, sample_weight=None, trusted=None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, labelled or not; the (n_samples, n_samples) Gram matrix for a precomputed
+            kernel. With an approximation also what is read piece by piece.
+        y : array-like of shape (n_samples,), or str
+            Classes: numbers, strings or booleans; NaN, None or pandas.NA where there is no
+            label. Or the name of a column of X, if that is read piece by piece.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A weight of k equals k repetitions of the row (with a graph: of its label).
+        trusted : array-like of shape (n_samples,), bool, default=None
+            Labels that must not be removed.
+
+        Returns
+        -------
+        self : HLClassifier
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifier
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> HLClassifier().fit(X, y).classes_.tolist()
+        ['left', 'right']
+        """
+        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
+        draft = copy.copy(self)
+        X, y = checked_rows(X, y, draft)
+        classes, own = _read_classes(y)
+        check_consistent_length(X, own)
+        rates = _check_rates(self.noise_rates, len(classes))
+        labels = _Labels.of(own, len(classes), sample_weight)
+        params = self.get_params(deep=False)
+        del params["noise_rates"]
+        if self.approximation is not None:
+            # All fits on the way see the same landmarks.
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            params["random_state"] = int(seed)
+        HLRegressor(**params)._check_parameters()
+        draft.classes_ = classes
+        draft.estimator_, draft.noise_rates_ = _fit_best(params, X, labels, trusted, rates)
+        draft._assign(labels)
+        self.__dict__ = draft.__dict__
+        return self
+
+    def decision_function(self, X):
+        """How far each row is from changing class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            For a precomputed kernel the (n_rows, n_samples) matrix K(X, X_fit).
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
+            h − `cut_` for two classes, positive for classes_[1]; else h of each class. A lazy
+            Dask array for a Dask X.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifier
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> decision = HLClassifier().fit(X, y).decision_function([[-2.0], [2.0]])
+        >>> bool(decision[0] < 0 < decision[1])
+        True
+        """
+        check_is_fitted(self)
+        X = self.estimator_._check_new(X, owner=self)
+        return self.estimator_._parts(X).sum(axis=1) + self.intercept_ - self.cut_
+
+    def predict(self, X):
+        """Predict classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            A lazy Dask array for a Dask X.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifier
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> HLClassifier().fit(X, y).predict([[-2.0], [2.0]]).tolist()
+        ['left', 'right']
+        """
+        decision = self.decision_function(X)  # says so if the model is not fitted
+        return each_row(partial(_class_of, classes=self.classes_), decision)
+
+    def predict_proba(self, X):
+        """Probabilities of the classes, calibrated on leave-one-out values.
+
+        With noise rates they are those of the clean labels, else those of the labels as
+        they are given, dropped ones too. The class predicted is the most probable one: a
+        logistic curve in h is held at ½ at `cut_` and has a slope for either side. With more
+        than two classes one curve serves all of them, and its values are divided by their
+        sum.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            A lazy Dask array for a Dask X.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifier
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> probability = HLClassifier().fit(X, y).predict_proba([[-2.0], [2.0]])
+        >>> probability.shape, bool(np.allclose(probability.sum(axis=1), 1))
+        ((2, 2), True)
+        """
+        decision = self.decision_function(X)  # says so if the model is not fitted
+        return each_row(self._calibration, decision)
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy on the rows that have a label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+            Rows without a label are skipped.
+        sample_weight : array-like of shape (n_rows,), default=None
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifier
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> HLClassifier().fit(X, y).score(X, y)
+        1.0
+        """
+        check_is_fitted(self)
+        if self.estimator_._settings.approximation is not None and is_streamed(X):
+            X, y = scored_rows(X, y, self)
+        classes, own = _read_classes(y)
+        check_consistent_length(X, own, sample_weight)
+        given = own >= 0
+        if not np.any(given):
+            raise ValueError("y has no label at all: there is none to score against")
+        hit = np.asarray(self.predict(X))[given] == classes[own[given]]
+        weights = None if sample_weight is None else np.asarray(sample_weight)[given]
+        return float(np.average(hit, weights=weights))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.noise_rates is None
+        return tags
+
+    def _assign(self, labels: _Labels) -> None:
+        model = self.estimator_
+        self._take_attributes()
+        self.removed_ = labels.of_own_class(model.removed_)
+        self.label_quality_ = labels.of_own_class(model.label_quality_)
+        self.cut_ = _cut(model, labels, self.noise_rates_)
+        # Dropped labels too: they know nothing of their own h either, and leaving them out
+        # would make the others look certain.
+        codes, left_out, weights = labels.in_a_row(model)
+        self._calibration = calibrate(
+            codes, left_out - self.cut_, weights, self.noise_rates_ or (0.0, 0.0)
+        )
+
+    def _take_attributes(self) -> None:
+        """Those of `estimator_`, without coefficients that an earlier fit had."""
+        for name in COEFFICIENTS:
+            self.__dict__.pop(name, None)
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        for name in SHARED:
+            setattr(self, name, getattr(self.estimator_, name))
+
+
+def _class_of(decision: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The class of each row, from `decision_function`."""
+    if decision.ndim == 1:
+        return classes[(decision > 0.0).astype(int)]
+    return classes[np.argmax(decision, axis=1)]
+
+
+# --- fitting ----------------------------------------------------------------------------
+
+
+def _fit_best(
+    params: dict[str, Any], X: Any, labels: _Labels, trusted: Any, rates: Rates | str | None
+) -> tuple[HLRegressor, Rates | None]:
+    """The fit to the codes, and the noise rates; labels are dropped only if that helps.
+
+    Codes differ by 2 at most and the majority of a region always agrees with itself, so the
+    scale of residuals alone cannot tell a wrong label from one of a rare class. What can is
+    whether the fit without the dropped labels predicts all labels no worse.
+    """
+    dropping = params["threshold"] == "adaptive" and params["removal"] is not None
+    first = {**params, "threshold": np.inf} if dropping else params
+    plain = _fit_to_codes(HLRegressor(**first), X, labels, trusted)
+    if isinstance(rates, str):
+        rates = estimate_rates(*labels.in_a_row(plain))
+    if not dropping:
+        return plain, rates
+    model = _fit_dropping(HLRegressor(**params), X, labels, trusted, rates)
+    better = _error(model, labels, rates) <= _error(plain, labels, rates)
+    return (model if better else plain), rates
+
+
+def _fit_to_codes(model: HLRegressor, X: Any, labels: _Labels, trusted: Any) -> HLRegressor:
+    """One fit, its leave-one-out values at once: all of them are going to be asked for.
+
+    Codes are judged at the width of the fit: others found no more of the flipped ones.
+    """
+    model._weighs_labels, model._tries_widths = True, False
+    return model.fit(X, labels.codes, labels.weights, trusted)
+
+
+def _fit_dropping(
+    model: HLRegressor, X: Any, labels: _Labels, trusted: Any, rates: Rates | None
+) -> HLRegressor:
+    """Fit until no label is dropped whose own leave-one-out value is on its side.
+
+    Such labels lie where the classes meet: a smooth h cannot jump from −1 to 1 there.
+    """
+    for _ in range(MOST_ROUNDS):
+        _fit_to_codes(model, X, labels, trusted)
+        cut = _cut(model, labels, rates)
+        good = model.removed_ & (labels.codes * (labels.left_out(model) - cut) > 0.0)
+        if not np.any(good):
+            break
+        before = False if trusted is None else np.reshape(trusted, (len(good), -1))
+        trusted = (good.reshape(len(good), -1) | before).reshape(good.shape)
+    return model
+
+
+def _error(model: HLRegressor, labels: _Labels, rates: Rates | None) -> float:
+    """Leave-one-out error over all labels, dropped ones too; for flips see `clean_error`."""
+    if labels.codes.ndim == 1:
+        codes, left_out, weights = labels.in_a_row(model)
+        decision = left_out - _cut(model, labels, rates)
+        return clean_error(codes, decision, weights, rates or (0.0, 0.0))
+    counted = labels.counted
+    predicted = np.argmax(labels.left_out(model)[counted], axis=1)
+    return float(np.average(predicted != labels.own[counted], weights=labels.weights[counted]))
+
+
+def _cut(model: HLRegressor, labels: _Labels, rates: Rates | None) -> float:
+    """Where h changes class, by the noise rates among the labels in use."""
+    if rates is None:
+        return 0.0
+    counted = labels.counted
+    codes, removed = labels.codes[counted], model.removed_[counted]
+    rates = remaining_rates(codes, removed, labels.weights[counted], rates)
+    residuals = np.abs(model.residuals_[counted][~removed])
+    # Without bound labels the fit is that of least squares, whatever ξ says.
+    bound = np.any(residuals > model.threshold_ * (1.0 + 1e-12))
+    return population_cut(*rates, model.threshold_ if bound else np.inf)
+
+
+# --- labels -----------------------------------------------------------------------------
+
+
+def _read_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The sorted classes, and for each row the place of its label among them, or −1."""
+    if y is None:
+        raise ValueError(
+            "requires y to be passed, but the target y is None; mark unlabelled rows by NaN "
+            "or None"
+        )
+    # Series know integers with gaps; as arrays these would turn into floats.
+    y = np.array(y.to_list(), dtype=object) if hasattr(y, "to_list") else y
+    y = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
+    if y.ndim == 0:
+        raise TypeError(f"y must hold one class for each row, got {y!r}")
+    y = column_or_1d(y, warn=True)
+    if not len(y):
+        raise ValueError("y is empty: it must hold one class for each row")
+    given = ~is_missing(y)
+    labels = _unboxed(y[given])
+    if labels.dtype.kind == "f":
+        assert_all_finite(labels, input_name="y")
+    classes, place = np.unique(labels, return_inverse=True)
+    if len(classes) > 2:
+        check_classification_targets(labels)
+    own = np.full(len(y), -1)
+    own[given] = place
+    return classes, own
+
+
+def code_labels(y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The sorted classes, and the codes ±1 of shape (n,) or (n, n_classes), NaN for none."""
+    classes, own = _read_classes(y)
+    return classes, _Labels.of(own, len(classes), sample_weight).codes
+
+
+def _unboxed(labels: np.ndarray) -> np.ndarray:
+    """Labels of an object array in the dtype that they have in common."""
+    if labels.dtype.kind != "O":
+        return labels
+    values = labels.tolist()
+    words = [isinstance(value, str) for value in values]
+    numeric = [isinstance(value, (numbers.Real, np.bool_)) for value in values]
+    if not all(words) and not all(numeric):
+        raise TypeError(
+            "y must hold classes that are all numbers or all strings; mark unlabelled rows by "
+            "NaN, None or pandas.NA"
+        )
+    return np.array(values)
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """Labels as the fit sees them.
+
+    Attributes
+    ----------
+    own : ndarray of shape (n,), int
+        The class of each label, −1 where there is none.
+    codes : ndarray of shape (n,) for two classes, else (n, n_classes)
+        ±1; NaN where there is none.
+    weights : ndarray of shape (n,)
+    """
+
+    own: np.ndarray
+    codes: np.ndarray
+    weights: Vector
+
+    @classmethod
+    def of(cls, own: np.ndarray, n_classes: int, sample_weight: Any) -> _Labels:
+        if n_classes > 2:
+            codes = np.where(own[:, None] == np.arange(n_classes), 1.0, -1.0)
+        else:
+            codes = 2.0 * own - 1.0
+        codes[own < 0] = np.nan
+        weights = check.check_weights(sample_weight, codes.reshape(len(own), -1))
+        labels = cls(own, codes, weights)
+        if len(np.unique(own[labels.counted])) < 2:
+            raise ValueError(
+                "y has labels of one class or none (of positive weight); a classifier needs "
+                "at least two classes"
+            )
+        return labels
+
+    @property
+    def counted(self) -> Mask:
+        """Labels that count: given, and of positive weight."""
+        return (self.own >= 0) & (self.weights > 0.0)
+
+    def left_out(self, model: HLRegressor) -> np.ndarray:
+        """h of the fit without each label, of the shape of the codes."""
+        return self.codes - model.loo_residuals_
+
+    def in_a_row(self, model: HLRegressor) -> tuple[Vector, Vector, Vector]:
+        """Codes that count, h of the fit without each, and weights, all of shape (l,)."""
+        weights = np.broadcast_to(self.weights, self.codes.T.shape).T
+        chosen = self.counted
+        parts = self.codes[chosen], self.left_out(model)[chosen], weights[chosen]
+        return parts[0].ravel(), parts[1].ravel(), parts[2].ravel()
+
+    def of_own_class(self, values: np.ndarray) -> np.ndarray:
+        """Values of shape (n,): of several columns, the one of the label's class."""
+        if values.ndim == 1:
+            return values
+        return np.take_along_axis(values, np.maximum(self.own, 0)[:, None], axis=1)[:, 0]
+
+
+def _check_rates(given: Any, n_classes: int) -> Rates | str | None:
+    """Noise rates as a pair of floats, "estimate" or None."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        check.check_choice("noise_rates", given, ("estimate",), ", a pair of rates or None")
+    elif not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
+        raise TypeError(
+            f'noise_rates must be None, "estimate" or a pair (rho_pos, rho_neg), got {given!r}'
+        )
+    if n_classes > 2:
+        raise ValueError(
+            "Only binary classification is supported with noise_rates, but y has "
+            f"{n_classes} classes; use noise_rates=None"
+        )
+    if isinstance(given, str):
+        return given
+    for name, rate in zip(("rho_pos", "rho_neg"), given, strict=True):
+        check.check_number(f"{name} of noise_rates", rate, at_least=0.0)
+    if given[0] + given[1] >= 1.0:
+        raise ValueError(
+            f"noise_rates must add up to less than 1, got {given!r}: labels would say nothing"
+        )
+    return float(given[0]), float(given[1])

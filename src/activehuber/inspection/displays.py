@@ -1,0 +1,511 @@
+"""Pictures of a fitted model, in matplotlib; imported only when one is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from activehuber._typing import Mask, Matrix, Vector
+from activehuber.estimators.regressor import HLRegressor
+from activehuber.solver.path import ThresholdPath
+
+# Colours that differ in lightness too, and markers: never colour alone.
+COLOURS = ("#2166ac", "#b35806", "#1b7837", "#762a83", "#666666", "#c51b7d")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError(
+            'drawing needs matplotlib; install it with pip install "activehuber[plot]"'
+        ) from None
+    return plt
+
+
+def _two_axes(ax: Any, rows: int, columns: int, **layout: Any) -> np.ndarray:
+    """The two given Axes, or those of a new figure."""
+    if ax is None:
+        _, ax = _pyplot().subplots(rows, columns, layout="constrained", **layout)
+    axes = np.asarray(ax, dtype=object).ravel()
+    if len(axes) != 2:
+        raise ValueError(f"ax must hold two Axes, got {len(axes)}")
+    return axes
+
+
+def _check_regressor(estimator: Any, target: int) -> None:
+    """Raise unless `estimator` is a fitted HLRegressor with such a target."""
+    if not isinstance(estimator, HLRegressor):
+        raise TypeError(f"estimator must be a fitted HLRegressor, got {estimator!r}")
+    check_is_fitted(estimator)
+    n_targets = estimator._labels_fit[0].shape[1]
+    if target not in range(n_targets):
+        raise ValueError(f"target must be from 0 to {n_targets - 1}, got {target!r}")
+
+
+class ViewDisplay:
+    """The weight of each view and its part of the prediction.
+
+    Parameters
+    ----------
+    names : list of str
+        One a view.
+    shares : ndarray of shape (n_views,)
+        m (c^α)²: they add up to 1 for uniform and for learnt weights.
+    parts : ndarray of shape (n_rows, n_views)
+        c^α f^α(x), each view's part of the prediction.
+    prediction : ndarray of shape (n_rows,)
+
+    Attributes
+    ----------
+    axes_ : ndarray of two matplotlib Axes
+        The weights, and the parts over the prediction.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLRegressor, View, ViewDisplay
+    >>> X = np.random.default_rng(0).normal(size=(60, 4))
+    >>> views = [View([0, 1], name="size"), View([2, 3], name="texture")]
+    >>> model = HLRegressor(views=views, view_weights="learn").fit(X, np.sin(X[:, 0]))
+    >>> display = ViewDisplay.from_estimator(model, X)
+    >>> [text.get_text() for text in display.axes_[0].get_yticklabels()]
+    ['size', 'texture']
+    """
+
+    def __init__(
+        self, *, names: list[str], shares: Vector, parts: Matrix, prediction: Vector
+    ) -> None:
+        self.names = names
+        self.shares = shares
+        self.parts = parts
+        self.prediction = prediction
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: HLRegressor, X: Any, *, target: int = 0, ax: Any = None
+    ) -> ViewDisplay:
+        """Draw a fitted regressor.
+
+        Parameters
+        ----------
+        estimator : HLRegressor
+            Fitted, with or without views.
+        X : array-like of shape (n_rows, n_features)
+            Rows to draw the parts of.
+        target : int, default=0
+            Which one, if the regressor was fitted to several.
+        ax : array of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+
+        Returns
+        -------
+        ViewDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, ViewDisplay
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> model = HLRegressor(gamma=1.0).fit(X, np.sin(X.ravel()))
+        >>> ViewDisplay.from_estimator(model, X).parts.shape
+        (40, 1)
+        """
+        _check_regressor(estimator, target)
+        parts, intercept = estimator.predict_views(X), estimator.intercept_
+        weights = estimator.view_weights_
+        if parts.ndim == 3:
+            parts, weights = parts[:, :, target], weights[:, target]
+            intercept = intercept[target]
+        display = cls(
+            names=[view.name for view in estimator._settings.views],
+            shares=len(weights) * weights**2,
+            parts=parts,
+            prediction=parts.sum(axis=1) + intercept,
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> ViewDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : array of two matplotlib Axes, default=None
+
+        Returns
+        -------
+        ViewDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, ViewDisplay
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> model = HLRegressor(gamma=1.0).fit(X, np.sin(X.ravel()))
+        >>> display = ViewDisplay.from_estimator(model, X)
+        >>> len(display.plot().axes_)         # once more, on axes of its own
+        2
+        """
+        axes = self.axes_ = _two_axes(ax, 1, 2, figsize=(9, 3.6), width_ratios=(1, 2))
+        self.figure_ = axes[0].figure
+        self._draw_weights(axes[0])
+        self._draw_parts(axes[1])
+        return self
+
+    def _draw_weights(self, ax: Any) -> None:
+        rows = np.arange(len(self.names))
+        bars = ax.barh(rows, self.shares, color=self._cycle(COLOURS))
+        ax.bar_label(bars, fmt="%.2f", padding=3)
+        uniform = 1.0 / len(rows)
+        ax.axvline(uniform, color="0.3", ls=":", lw=1)
+        ax.annotate("uniform", (uniform, -0.6), ha="center", fontsize=8, color="0.3")
+        ax.set_yticks(rows, self.names)
+        ax.set_ylim(len(rows) - 0.4, -0.85)
+        ax.set_xlim(0, 1.25 * max(uniform, float(np.max(self.shares))))
+        ax.set_xlabel("share m c²")
+        ax.set_title("weight of each view")
+
+    def _draw_parts(self, ax: Any) -> None:
+        marks = zip(
+            self.names, self.parts.T, self._cycle(COLOURS), self._cycle(MARKERS), strict=True
+        )
+        for name, part, colour, marker in marks:
+            ax.scatter(
+                self.prediction, part, s=14, color=colour, marker=marker, alpha=0.6, label=name
+            )
+        ax.axhline(0.0, color="0.3", lw=0.8)
+        ax.set_xlabel("prediction")
+        ax.set_ylabel("part of the prediction")
+        ax.set_title("what each view adds")
+        ax.legend(loc="best", fontsize=8)
+
+    def _cycle(self, values: tuple[str, ...]) -> list[str]:
+        return [values[i % len(values)] for i in range(len(self.names))]
+
+
+class ThresholdPathDisplay:
+    """Residuals over the threshold, and how many labels are free and bound.
+
+    Parameters
+    ----------
+    path : ThresholdPath
+    threshold : float, default=None
+        A threshold to mark, such as that of a fitted model.
+
+    Attributes
+    ----------
+    axes_ : ndarray of two matplotlib Axes
+        The residuals, and the numbers of labels.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLRegressor, ThresholdPathDisplay
+    >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+    >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+    >>> model = HLRegressor(gamma=1.0).fit(X, y)
+    >>> display = ThresholdPathDisplay.from_estimator(model)
+    >>> display.axes_[1].get_xlabel()
+    'threshold ξ'
+    """
+
+    def __init__(self, *, path: ThresholdPath, threshold: float | None = None) -> None:
+        self.path = path
+        self.threshold = threshold
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: HLRegressor,
+        *,
+        target: int = 0,
+        min_threshold: float | None = None,
+        max_events: int | None = None,
+        ax: Any = None,
+    ) -> ThresholdPathDisplay:
+        """Draw the path of a fitted regressor, for the labels it kept in use.
+
+        Parameters
+        ----------
+        estimator : HLRegressor
+            Fitted; its `threshold_` is marked.
+        target : int, default=0
+            Which one, if the regressor was fitted to several.
+        min_threshold, max_events : default=None
+            As in `HLRegressor.threshold_path`.
+        ax : array of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+
+        Returns
+        -------
+        ThresholdPathDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, ThresholdPathDisplay
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> model = HLRegressor(gamma=1.0, alpha=1e-2).fit(X, np.sin(3 * X.ravel()))
+        >>> display = ThresholdPathDisplay.from_estimator(model)
+        >>> bool(display.threshold == model.threshold_)
+        True
+        """
+        _check_regressor(estimator, target)
+        path = estimator.threshold_path(
+            target=target, min_threshold=min_threshold, max_events=max_events
+        )
+        return cls.from_path(path, threshold=np.ravel(estimator.threshold_)[target], ax=ax)
+
+    @classmethod
+    def from_path(
+        cls, path: ThresholdPath, *, threshold: float | None = None, ax: Any = None
+    ) -> ThresholdPathDisplay:
+        """Draw a path.
+
+        Parameters
+        ----------
+        path : ThresholdPath
+        threshold : float, default=None
+            A threshold to mark.
+        ax : array of two matplotlib Axes, default=None
+
+        Returns
+        -------
+        ThresholdPathDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import ThresholdPathDisplay, huber_path
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> path = huber_path(X, np.sin(3 * X.ravel()), gamma=1.0, alpha=1e-2)
+        >>> len(ThresholdPathDisplay.from_path(path, threshold=0.1).axes_)
+        2
+        """
+        if len(path.thresholds) < 2:
+            raise ValueError("the path has one breakpoint only: there is nothing to draw")
+        return cls(path=path, threshold=threshold).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> ThresholdPathDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : array of two matplotlib Axes, default=None
+
+        Returns
+        -------
+        ThresholdPathDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import ThresholdPathDisplay, huber_path
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> path = huber_path(X, np.sin(3 * X.ravel()), gamma=1.0, alpha=1e-2)
+        >>> display = ThresholdPathDisplay.from_path(path)
+        >>> len(display.plot().axes_)         # once more, on axes of its own
+        2
+        """
+        axes = self.axes_ = _two_axes(
+            ax, 2, 1, figsize=(7, 6), height_ratios=(2, 1), sharex=True
+        )
+        self.figure_ = axes[0].figure
+        path, mark = self.path, self.threshold or 0.0
+        mark = mark if np.isfinite(mark) else 0.0
+        in_use = ~np.isnan(path.y)
+        # Above the first breakpoint all labels are free and nothing changes.
+        xi = np.concatenate([[1.3 * max(path.thresholds[0], mark)], path.thresholds])
+        residuals = path.residuals[:, in_use]
+        residuals = np.concatenate([residuals[:1], residuals])
+        bound = path.states[:, in_use] != 0
+        bound = np.concatenate([np.zeros_like(bound[:1]), bound])
+        self._draw_residuals(axes[0], xi, residuals, bound)
+        self._draw_numbers(axes[1], xi, bound)
+        for each in axes:
+            each.set_xscale("log")
+            each.set_xlim(xi[-1], xi[0])
+            if mark > 0.0:
+                each.axvline(mark, color="0.2", ls="--", lw=1.2, label="ξ of the fit")
+            each.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+        axes[1].set_xlabel("threshold ξ")
+        return self
+
+    def _draw_residuals(self, ax: Any, xi: Vector, residuals: Matrix, bound: Mask) -> None:
+        # Lines in ξ are curves over log ξ: more points than the breakpoints are needed.
+        grid = np.unique(np.concatenate([xi, np.geomspace(xi[-1], xi[0], 300)]))
+        # The segment above a point has the state of the breakpoint above it.
+        above = np.clip(len(xi) - 1 - np.searchsorted(xi[::-1], grid, "right"), 0, None)
+        ax.fill_between(grid, -grid, grid, color=COLOURS[0], alpha=0.1, lw=0, label="within ±ξ")
+        low, high = float(np.min(residuals)), float(np.max(residuals))
+        for values, is_bound in zip(residuals.T, bound.T, strict=True):
+            line = np.interp(grid, xi[::-1], values[::-1])
+            for mask, colour in ((~is_bound[above], COLOURS[0]), (is_bound[above], COLOURS[1])):
+                # A point belongs to the segments on both of its sides.
+                seen = mask | np.concatenate([[False], mask[:-1]])
+                ax.plot(grid, np.where(seen, line, np.nan), color=colour, lw=0.8, alpha=0.8)
+        ax.plot([], [], color=COLOURS[0], label="free label")
+        ax.plot([], [], color=COLOURS[1], label="bound label")
+        margin = 0.05 * (high - low)
+        ax.set_ylim(low - margin, high + margin)
+        ax.set_ylabel("residual")
+
+    def _draw_numbers(self, ax: Any, xi: Vector, bound: Mask) -> None:
+        numbers = bound.sum(axis=1)
+        # The state at a breakpoint holds for the segment below it.
+        for number, colour, style, name in (
+            (bound.shape[1] - numbers, COLOURS[0], "-", "free"),
+            (numbers, COLOURS[1], "-.", "bound"),
+        ):
+            ax.step(xi, number, where="post", color=colour, ls=style, label=name)
+        ax.set_ylabel("labels")
+        ax.set_ylim(-0.02 * bound.shape[1], 1.05 * bound.shape[1])
+
+
+class LabelQualityDisplay:
+    """Each label beside what the other labels say of it, and how far it is believed.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_labels,)
+    predicted : ndarray of shape (n_labels,)
+        Leave-one-out predictions (for removed labels the plain ones).
+    quality : ndarray of shape (n_labels,)
+    removed : ndarray of shape (n_labels,), bool
+
+    Attributes
+    ----------
+    axes_ : ndarray of two matplotlib Axes
+        Labels over predictions, and the distribution of the quality.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLRegressor, LabelQualityDisplay
+    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+    >>> y = np.sin(X.ravel()) + 0.05 * np.cos(50 * X.ravel())
+    >>> y[::15] += 2.0
+    >>> display = LabelQualityDisplay.from_estimator(HLRegressor(gamma=1.0).fit(X, y))
+    >>> int(display.removed.sum())
+    4
+    """
+
+    def __init__(
+        self, *, labels: Vector, predicted: Vector, quality: Vector, removed: Mask
+    ) -> None:
+        self.labels = labels
+        self.predicted = predicted
+        self.quality = quality
+        self.removed = removed
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: HLRegressor, *, target: int = 0, ax: Any = None
+    ) -> LabelQualityDisplay:
+        """Draw the labels of a fitted regressor.
+
+        Parameters
+        ----------
+        estimator : HLRegressor
+            Fitted; of a classifier pass `estimator_`.
+        target : int, default=0
+            Which one, if the regressor was fitted to several.
+        ax : array of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+
+        Returns
+        -------
+        LabelQualityDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, LabelQualityDisplay
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> model = HLRegressor(gamma=1.0, alpha=1e-2).fit(X, np.sin(3 * X.ravel()))
+        >>> LabelQualityDisplay.from_estimator(model).quality.shape
+        (40,)
+        """
+        _check_regressor(estimator, target)
+        y = estimator._labels_fit[0]
+
+        def column(values: Any) -> Any:
+            return np.reshape(values, y.shape)[:, target]
+
+        quality = column(estimator.label_quality_)
+        known = ~np.isnan(quality)
+        labels = y[known, target]
+        display = cls(
+            labels=labels,
+            predicted=labels - column(estimator.loo_residuals_)[known],
+            quality=quality[known],
+            removed=column(estimator.removed_)[known],
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> LabelQualityDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : array of two matplotlib Axes, default=None
+
+        Returns
+        -------
+        LabelQualityDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, LabelQualityDisplay
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> model = HLRegressor(gamma=1.0, alpha=1e-2).fit(X, np.sin(3 * X.ravel()))
+        >>> display = LabelQualityDisplay.from_estimator(model)
+        >>> len(display.plot().axes_)         # once more, on axes of its own
+        2
+        """
+        axes = self.axes_ = _two_axes(ax, 1, 2, figsize=(9, 3.8))
+        self.figure_ = axes[0].figure
+        groups = (
+            (~self.removed, COLOURS[0], MARKERS[0], f"kept ({int((~self.removed).sum())})"),
+            (self.removed, COLOURS[1], MARKERS[1], f"removed ({int(self.removed.sum())})"),
+        )
+        self._draw_labels(axes[0], groups)
+        self._draw_quality(axes[1], groups)
+        return self
+
+    def _draw_labels(self, ax: Any, groups: Any) -> None:
+        ends = [float(np.min(self.predicted)), float(np.max(self.predicted))]
+        ax.plot(ends, ends, color="0.3", lw=0.8, zorder=1)
+        for rows, colour, marker, name in groups:
+            ax.scatter(
+                self.predicted[rows],
+                self.labels[rows],
+                s=16,
+                color=colour,
+                marker=marker,
+                alpha=0.7,
+                label=name,
+            )
+        ax.set_xlabel("prediction from the other labels")
+        ax.set_ylabel("label as given")
+        ax.set_title("labels beside their leave-one-out prediction")
+        ax.legend(loc="best", fontsize=8)
+
+    def _draw_quality(self, ax: Any, groups: Any) -> None:
+        bins = np.linspace(0.0, 1.0, 41)
+        for rows, colour, _, name in groups:
+            ax.hist(self.quality[rows], bins=bins, color=colour, alpha=0.8, label=name)
+        ax.axvline(0.5, color="0.3", ls="--", lw=1)
+        ax.set_yscale("symlog", linthresh=10)
+        ax.set_xlim(0.0, 1.0)
+        ax.set_ylim(bottom=0)
+        ax.set_xlabel("label quality (removed below ½)")
+        ax.set_ylabel("labels")
+        ax.set_title("how far labels are believed")

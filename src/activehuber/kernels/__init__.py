@@ -1,0 +1,1 @@
+"""Kernels, and finitely many functions in place of one: landmarks, random Fourier features."""

@@ -1,0 +1,1 @@
+"""What labels say of each other: thresholds, refinements, quality, noise rates."""

@@ -1,0 +1,789 @@
+"""Solve, flag labels, drop them, solve again: how each threshold mode fits.
+
+Every function here returns a `Trace`: the problem with the labels left in use, its solution
+at the last threshold, and the history of thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Real
+
+import numpy as np
+
+from activehuber._typing import Mask, Vector
+from activehuber.labels import group_support as reinstatement
+from activehuber.labels import thresholds, widths
+from activehuber.labels.group_support import Dropped
+from activehuber.labels.thresholds import Ground, RowScales
+from activehuber.labels.widths import Wider
+from activehuber.numerics import robust
+from activehuber.numerics.linalg import BreakdownError
+from activehuber.operators.dense import DenseGram, HeadTail, Shifted, Source
+from activehuber.problem.problem import Problem
+from activehuber.solver import newton
+from activehuber.solver.leave_one_out import (
+    LeaveOneOut,
+    leave_one_out,
+    rough_leave_one_out,
+    units,
+)
+from activehuber.solver.newton import Solution, solve
+
+# (threshold, labels in use) after each refinement.
+Report = Callable[[float, int], None]
+# (residuals, weights) of the labels -> ξ.
+Rule = Callable[[Vector, Vector], float]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What leave-one-out errors say of l labels.
+
+    Attributes
+    ----------
+    kept : ndarray of shape (l,), bool
+    sigma : float
+        σ̂.
+    errors, cuts : ndarray of shape (l,)
+        Labels less their predictions, and how far these may be off.
+    """
+
+    kept: Mask
+    sigma: float
+    errors: Vector
+    cuts: Vector
+
+    def times(self, unit: float) -> Judged:
+        """The same with labels measured in units of 1/`unit`."""
+        return Judged(self.kept, unit * self.sigma, unit * self.errors, unit * self.cuts)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a threshold mode did.
+
+    Attributes
+    ----------
+    problem : Problem
+        With the labels that stayed in use.
+    solution : Solution
+        Its minimiser at `threshold`.
+    threshold : float
+        The last ξ.
+    history : list of float
+        All of them.
+    n_iter : int
+        Newton steps in all.
+    judged : Judged or None
+        For the adaptive mode, unless most labels are equal.
+    least_squares : bool
+        Whether no label is bound, so that any ξ from max |r| on will do; `threshold` is
+        then the larger of that and `at_least`.
+    at_least : float
+    minimiser : bool
+        Whether the solution is meant to be a minimiser at all.
+    settled : bool
+        Whether a rule for the threshold came to rest.
+    """
+
+    problem: Problem
+    solution: Solution
+    threshold: float
+    history: list[float]
+    n_iter: int
+    judged: Judged | None = None
+    least_squares: bool = False
+    at_least: float = 0.0
+    minimiser: bool = True
+    settled: bool = True
+
+
+def largest_residual(problem: Problem, solution: Solution) -> float:
+    """max |r| over the labels in use."""
+    residuals = problem.residuals(solution)
+    return float(np.max(np.abs(residuals[problem.active])))
+
+
+def fixed(problem: Problem, threshold: float, max_iter: int, report: Report) -> Trace:
+    """An exact fit at one threshold; nothing is dropped."""
+    solution = solve(problem, threshold, max_iter=max_iter)
+    report(threshold, int(problem.active.sum()))
+    return Trace(problem, solution, threshold, [threshold], solution.n_iter)
+
+
+# --- a rule for the threshold -----------------------------------------------------------
+
+RULE_ROUNDS = 60
+# From this round on ξ is bracketed: rules may cycle, or jump over the fixed point.
+BISECT_FROM = 20
+# From this round on the last two answers are extrapolated: plain repetition may creep.
+SECANT_FROM = 3
+# ξ is settled when the rule moves it by no more than this share of itself.
+SETTLED = 1e-9
+
+
+def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -> Trace:
+    """Fit at ξ, ask the rule for ξ, until they agree; nothing is dropped.
+
+    Parameters
+    ----------
+    rule : {"madn", "quantile", "tuning-free"} or callable
+        A callable maps (residuals, weights) of the labels to ξ. Named rules say 0 where
+        most labels are met exactly; ξ does not fall below NOISE_FLOOR of their scale.
+    """
+    scale = robust.label_scale(problem.y, problem.weights)
+    floor = 0.0 if callable(rule) else NOISE_FLOOR * scale
+    source = problem.gram.source(problem.mu)
+    solution = solve(problem, np.inf, source=source)
+    history: list[float] = []
+    steps, settled = solution.n_iter, False
+    low, high = 0.0, np.inf  # the rule asks for more at `low`, for less at `high`
+    answers: list[float] = []
+    for turn in range(RULE_ROUNDS):
+        asked = max(_apply(rule, problem, solution), floor)
+        if history:
+            # With several fixed points an end may fall behind the other: it is forgotten.
+            if asked > history[-1]:
+                low, high = history[-1], high if high > history[-1] else np.inf
+            else:
+                low, high = low if low < history[-1] else 0.0, history[-1]
+            close = asked == history[-1] or abs(asked - history[-1]) <= SETTLED * asked
+            settled = close or low >= (1.0 - SETTLED) * high
+        if settled or asked == 0.0:
+            break
+        answers.append(asked)
+        if turn >= BISECT_FROM and low > 0.0 and np.isfinite(high):
+            asked = float(np.sqrt(low * high))
+        elif turn >= SECANT_FROM:
+            asked = _secant(history, answers, low, high)
+        solution = solve(problem, asked, source=source, start=solution, max_iter=max_iter)
+        steps += solution.n_iter
+        history.append(asked)
+        report(asked, int(problem.active.sum()))
+    if not history:  # labels that are all met exactly
+        history = [largest_residual(problem, solution)]
+    elif rule == "tuning-free":  # its leverages used up the factor
+        solution = solve(problem, history[-1], source=source, start=solution)
+    free = bool(np.array_equal(solution.free, problem.active))
+    last = history[-1]
+    at_least = last if np.isfinite(last) else 0.0
+    threshold = max(at_least, largest_residual(problem, solution)) if free else last
+    return Trace(
+        problem,
+        solution,
+        threshold,
+        history,
+        steps,
+        least_squares=free,
+        at_least=at_least,
+        settled=settled or len(history) == 1,
+    )
+
+
+def _secant(history: list[float], answers: list[float], low: float, high: float) -> float:
+    """Where the line through the last two answers meets ξ; the last answer if it does not.
+
+    Between changes of state the rules are nearly linear in ξ.
+    """
+    (a, b), (ask_a, ask_b) = history[-2:], answers[-2:]
+    slope = (ask_b - ask_a) / (b - a) if np.isfinite(b - a) and b != a else np.inf
+    if slope >= 0.99 or not np.isfinite(slope):
+        return ask_b
+    crossing = (ask_b - slope * b) / (1.0 - slope)
+    return crossing if low < crossing < high else ask_b
+
+
+def _apply(rule: str | Rule, problem: Problem, solution: Solution) -> float:
+    residuals = problem.residuals(solution)
+    if rule == "madn":
+        return thresholds.madn(residuals, problem.weights)
+    if rule == "quantile":
+        return thresholds.quantile(residuals, problem.weights)
+    if rule == "tuning-free":
+        return _tuning_free(problem, solution, residuals)
+    assert callable(rule)
+    value = rule(residuals.copy(), problem.weights.copy())
+    if not isinstance(value, Real) or not float(value) > 0.0:
+        raise ValueError(
+            f"threshold: the callable returned {value!r}; it must return a number > 0 for "
+            "(residuals, weights)"
+        )
+    return float(value)
+
+
+def _tuning_free(problem: Problem, solution: Solution, residuals: Vector) -> float:
+    dof = 0.0
+    if solution.factor is not None:
+        inverse, _ = solution.factor.diagonals(border=problem.fit_intercept)
+        leverage = np.clip(1.0 - problem.mu * inverse, 0.0, 1.0)
+        dof = float(np.sum(leverage[solution.free]))
+    threshold = thresholds.tuning_free(residuals, problem.weights, dof)
+    if np.isinf(threshold):
+        raise ValueError(
+            f'threshold="tuning-free" has no solution: the fit has {dof:.0f} degrees of '
+            f"freedom for labels of total weight {problem.total_weight:g}; use a larger alpha, "
+            'a wider kernel or threshold="madn"'
+        )
+    return threshold
+
+
+# --- HLR, Algorithm 1 put right ---------------------------------------------------------
+
+
+def refine(
+    problem: Problem,
+    n_refinements: int,
+    step: float,
+    trusted: Mask,
+    max_iter: int,
+    report: Report,
+) -> Trace:
+    """HLR: lower ξ by `step`, drop the labels that are bound, until none is; T times.
+
+    After each refinement the fit is exact on the labels in use at ξ = max |r|, and ξ falls
+    strictly (Propositions 1 and 2). Trusted labels are never dropped; if one of them stays
+    bound, ξ is the lowered threshold itself.
+    """
+    source = problem.gram.source(problem.mu)
+    solution = solve(problem, np.inf, source=source, likely_bound=_likely_bound(problem))
+    threshold = largest_residual(problem, solution)
+    report(threshold, int(problem.active.sum()))
+    history, steps = [threshold], solution.n_iter
+    for _ in range(n_refinements):
+        lowered = threshold - step
+        if lowered <= 0.0:
+            break
+        refined = _drop_until_free(problem, solution, lowered, trusted, source, max_iter)
+        if refined is None:
+            break
+        problem, solution, threshold, source, used = refined
+        history.append(threshold)
+        steps += used
+        report(threshold, int(problem.active.sum()))
+    free = bool(np.array_equal(solution.free, problem.active))
+    return Trace(problem, solution, threshold, history, steps, least_squares=free)
+
+
+def _drop_until_free(
+    problem: Problem,
+    solution: Solution,
+    threshold: float,
+    trusted: Mask,
+    source: Source,
+    max_iter: int,
+) -> tuple[Problem, Solution, float, Source, int] | None:
+    """One refinement: None if it would drop every label."""
+    steps = 0
+    for _ in range(len(problem.y) + 1):  # every round drops a label
+        solution = solve(problem, threshold, source=source, start=solution, max_iter=max_iter)
+        steps += solution.n_iter
+        residuals = np.abs(problem.residuals(solution))
+        bound = problem.active & (residuals >= threshold)
+        flagged = bound & ~trusted
+        if not np.any(flagged):
+            reached = threshold if np.any(bound) else float(np.max(residuals[problem.active]))
+            return problem, solution, reached, source, steps
+        if np.array_equal(flagged, problem.active):
+            return None
+        problem = problem.using(problem.active & ~flagged)
+        source = _source_after_dropping(problem, source)
+    raise AssertionError("more labels were dropped than there are")
+
+
+def _source_after_dropping(problem: Problem, source: Source) -> Source:
+    """Fewer labels only scale μ: reuse a dense factor while it is a good preconditioner."""
+    base, last = (source.base, source.last) if isinstance(source, Shifted) else (source, None)
+    if isinstance(base, HeadTail) and problem.gram.coarse_step:
+        ratio = float(np.max(base.mu / problem.mu))
+        if ratio < 1.5:
+            return Shifted(base, problem.mu, last)
+    return problem.gram.source(problem.mu)
+
+
+def _likely_bound(problem: Problem) -> Mask | None:
+    """The fifth of the labels that a coarse fit leaves the largest residuals."""
+    if not isinstance(problem.gram, DenseGram) or not problem.gram.coarse_step:
+        return None
+    fitted = problem.gram.matvec(newton.coarse_solution(problem, np.inf))
+    residuals = np.abs(problem.y - problem.intercept_for(fitted, np.inf) - fitted)
+    return residuals > np.quantile(residuals, 0.8)
+
+
+def paper(
+    problem: Problem, n_refinements: int, step: float, trusted: Mask, report: Report
+) -> Trace:
+    """The printed scheme with errata 1-4 mended: one linear solve a refinement.
+
+    For comparison only: the result need not minimise anything.
+    """
+    solution = solve(problem, np.inf)
+    threshold = largest_residual(problem, solution)
+    report(threshold, int(problem.active.sum()))
+    history = [threshold]
+    for _ in range(n_refinements):
+        lowered = threshold - step
+        if lowered <= 0.0:
+            break
+        candidate = newton.one_step(problem, solution, lowered)
+        residuals = np.abs(problem.residuals(candidate))
+        inside = problem.active & (residuals < lowered)
+        if not np.any(inside):
+            break
+        kept = inside | (trusted & problem.active)
+        problem, solution = problem.using(kept), candidate
+        threshold = float(np.max(residuals[kept]))
+        history.append(threshold)
+        report(threshold, int(kept.sum()))
+    return Trace(problem, solution, threshold, history, len(history), minimiser=False)
+
+
+# --- adaptive ---------------------------------------------------------------------------
+
+# Labels may be this small a share of their scale apart before noise is taken to be zero.
+NOISE_FLOOR = 1e-3
+# Factor between the thresholds tried on the way down.
+PATH_RATIO = 0.6
+# Thresholds at most: 0.6^200 is 1e-44, more than labels may lie apart.
+PATH_STEPS = 200
+# Share of the labels that each of them binds in addition, at least.
+PATH_SHARE = 0.08
+# In a quick search a point of the path may have this share of the labels on the wrong side.
+PATH_SLACK = 0.05
+# The way down ends when fewer labels than this share are free.
+FEWEST_FREE = 0.1
+# With a quarter of the labels bound, it also ends when the score is not a tenth better.
+WORTH_GOING_ON = 0.9
+# Of the points on the way, so many become starts of the search for labels to keep.
+N_STARTS = 4
+# Labels that must go, as a share, for a search at another width to be believed.
+FOUND_SHARE = 0.01
+MOST_ROUNDS = 30
+# Binary digits behind the point of labels as they are judged, in units of their scale.
+LABEL_DIGITS = 32
+# Of more labels than this some are searched first; the rest then start from their answer.
+SEARCH_LABELS = 20_000
+# A search of all of them ends when fewer than this share changes, that of some when fewer
+# than the second: it is a start only.
+SETTLED_SHARE, ROUGHLY_SETTLED_SHARE = 1e-4, 2e-3
+# Fits of a first look at the labels.
+FIRST_ROUNDS = 2
+# Rounds in which little knowledge of a row is no excuse for its label.
+STRICT_ROUNDS = 3
+# The cut used for the search when no label is to be dropped.
+DEFAULT_REMOVAL = 3.5
+
+
+def adaptive(
+    problem: Problem,
+    removal: float | None,
+    trusted: Mask,
+    max_iter: int,
+    report: Report,
+    wider: Wider | None = None,
+) -> Trace:
+    """A threshold from the data, without scale: see `_Search`.
+
+    Labels whose leave-one-out residual exceeds `removal` times the scale of their row are
+    dropped and the rest is fitted by least squares; with removal=None none is dropped and
+    the fit is a Huber fit at 1.345 σ̂. With `wider` labels are judged at the width that they
+    speak for (`widths`); the fit has its own in any case.
+    """
+    spread = ground(problem).spread
+    if spread == 0.0:
+        solution = solve(problem, np.inf)
+        threshold = largest_residual(problem, solution)
+        report(threshold, int(problem.active.sum()))
+        return Trace(problem, solution, threshold, [threshold], 1, least_squares=True)
+    rounded = replace(problem, y=rounded_labels(problem.y, spread))
+    search = _searched(rounded, DEFAULT_REMOVAL if removal is None else removal, trusted, wider)
+    judged, at_least = search.judged.times(spread), 0.0
+    if removal is None:
+        threshold = thresholds.EFFICIENT * judged.sigma
+        solution = solve(problem, threshold, max_iter=max_iter)
+    else:
+        problem = problem.using(judged.kept)
+        solution = solve(problem, np.inf, source=problem.gram.direct_source(problem.mu))
+        at_least = removal * judged.sigma
+        threshold = max(at_least, largest_residual(problem, solution))
+    report(threshold, int(problem.active.sum()))
+    return Trace(
+        problem,
+        solution,
+        threshold,
+        [*(spread * level for level in search.history), threshold],
+        search.steps + solution.n_iter,
+        judged,
+        least_squares=removal is not None,
+        at_least=at_least,
+    )
+
+
+def rounded_labels(y: Vector, scale: float) -> Vector:
+    """Labels in units of a scale, to LABEL_DIGITS binary digits.
+
+    y and 1000 y differ there by rounding alone, which must not decide what is said of them.
+    """
+    step = 2.0**-LABEL_DIGITS
+    return step * np.rint(y / scale / step) + 0.0  # there is no −0
+
+
+def _searched(problem: Problem, removal: float, trusted: Mask, wider: Wider | None) -> _Search:
+    """A search that has been run, at the width that labels speak for or at that of the fit.
+
+    Where many labels are wrong, noise without end explains them too, best of all with a wide
+    kernel. So if that finds nothing, the width of the fit has the last word.
+    """
+    if wider is not None:
+        at_width = _at_likeliest_width(problem, removal, trusted, wider)
+        try:
+            if at_width is not problem:
+                search = _Search(at_width, removal, trusted, quick=True)
+                if np.average(~search.run().kept, weights=problem.weights) >= FOUND_SHARE:
+                    return search
+        except BreakdownError:
+            pass  # too wide for double precision
+    search = _Search(problem, removal, trusted)
+    search.run()
+    return search
+
+
+def _at_likeliest_width(
+    problem: Problem, removal: float, trusted: Mask, wider: Wider
+) -> Problem:
+    """The problem at the width that labels which are not in doubt speak for."""
+    everyone = np.ones(len(problem.y), dtype=bool)
+    if is_large(problem) or units(problem.weights, everyone) < widths.FEWEST:
+        return problem
+    rows, weights = widths.some_labels(problem)
+    at = {
+        factor: widths.on_some(problem, rows, weights, wider(factor, rows))
+        for factor in widths.FACTORS
+    }
+    try:
+        search = _Search(at[min(at)], removal, trusted[rows])
+        kept = search.first_look()
+    except BreakdownError:
+        return problem
+    factor = widths.likeliest(at, kept, search.floor)
+    return problem if factor == 1.0 else replace(problem, gram=wider(factor, None))
+
+
+@dataclass(eq=False)
+class _Candidate:
+    """A point of the search with the leave-one-out figures of its fit.
+
+    Attributes
+    ----------
+    loo : LeaveOneOut
+    score : float
+        Mean of the smaller half of the squared standardised errors.
+    energy : float
+        yᵀv; of a least-squares fit y_Sᵀ A_SS⁻¹ y_S, centred.
+    scales : (RowScales, float) or None
+        Of the rows and of the noise, once they have been asked for.
+    """
+
+    loo: LeaveOneOut
+    score: float
+    energy: float
+    scales: tuple[RowScales, float] | None = None
+
+
+class _Search:
+    """Which labels to keep, and the noise scale, from leave-one-out residuals: `judged`.
+
+    Two traps: with many bad labels the least-squares residuals all look alike, so a scale
+    taken there flags nothing; and at the bottom of the path in ξ the fit is forced to
+    zero. So the whole path is walked and each point is scored by the smaller half of its
+    squared standardised leave-one-out residuals; the best few are starts, from each of
+    which "fit the kept, flag by leave-one-out" is repeated to a fixed point; from the one
+    with the best score, less its doubtful members, it is repeated once more. Then groups of
+    dropped labels that bear each other out come back (`reinstatement`). μ = 2ℓλ is that of
+    all labels throughout.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        removal: float,
+        trusted: Mask,
+        *,
+        rough: bool = False,
+        quick: bool = False,
+    ) -> None:
+        self.problem, self.removal, self.trusted = problem, removal, trusted
+        self.n_starts, self.slack = (
+            (1, PATH_SLACK * len(problem.y)) if quick else (N_STARTS, 0.0)
+        )
+        self.is_large = is_large(problem)
+        # Whether a few labels may still change when the search ends.
+        self.among_many = rough or self.is_large
+        self.mu, self.weights = problem.mu, problem.weights
+        self.ground = ground(problem)
+        self.floor = NOISE_FLOOR * self.ground.spread
+        share = SETTLED_SHARE if self.is_large else ROUGHLY_SETTLED_SHARE
+        self.few = share * len(problem.y) if self.among_many else 0.0
+        self.history: list[float] = []
+        self.steps = 0
+        self.known: dict[bytes, _Candidate] = {}
+        self.judged: Judged
+
+    def first_look(self) -> Mask:
+        """Labels to keep by some fits only, the first to the half that all labels bear out."""
+        self._factor()
+        loo = self._fit(np.ones(len(self.mu), dtype=bool)).loo
+        sizes = np.abs(loo.residuals) / loo.inflation
+        kept = sizes <= robust.weighted_median(sizes, self.weights)
+        for _ in range(FIRST_ROUNDS):
+            before, kept = kept, self._inside(self._fit(kept))
+            if np.array_equal(before, kept):
+                break
+        return kept
+
+    def run(self) -> Judged:
+        """Judge the labels; see also `judged`."""
+        self._factor()
+        if self.is_large:
+            starts = [self._from_some()]
+        else:
+            starts = sorted(self._path(), key=lambda candidate: candidate.score)
+            starts = starts[: self.n_starts]
+        ends: list[tuple[Mask, _Candidate]] = []
+        for start in starts:
+            ends.append(self._fixed_point(start))
+            if len(ends) > 1 and np.sum(ends[-1][0] != ends[-2][0]) <= self.few:
+                break  # two ways led to the same labels
+        kept, candidate = min(ends, key=lambda end: end[1].score)
+        if not self.is_large:
+            kept, candidate = self._fixed_point(self._without_excused(candidate))
+            kept, candidate = self._with_reinstated(kept, candidate)
+        # Once more with the scale of the kept labels; repeating this would spiral inwards.
+        sigma = thresholds.noise_scale(candidate.loo, self.weights, kept, self.floor)
+        del self.source  # the inverse is as large as the Gram matrix
+        scales, _ = self._scales(candidate)
+        cuts = self._cuts(candidate.loo, scales, sigma)
+        kept = self._keep(candidate.loo, cuts)
+        self.judged = Judged(kept, sigma, candidate.loo.residuals, cuts)
+        return self.judged
+
+    def _factor(self) -> None:
+        border = self.problem.fit_intercept
+        self.source = self.problem.gram.inverse_source(self.mu, border=border)
+
+    def _candidate(
+        self, solution: Solution, threshold: float, first: LeaveOneOut | None = None
+    ) -> _Candidate:
+        residuals = self.problem.residuals(solution)
+        if first is None:
+            loo = leave_one_out(self.problem, solution, residuals, self.mu, threshold)
+        else:
+            loo = rough_leave_one_out(first, solution, residuals, self.mu)
+        standardised = (loo.residuals / loo.inflation) ** 2
+        score = robust.mean_of_smaller_half(standardised, self.weights)
+        return _Candidate(loo, score, float(self.problem.y @ solution.v))
+
+    def _path(self) -> list[_Candidate]:
+        """From least squares downwards, each solve started at the last."""
+        solution = solve(self.problem, np.inf, source=self.source)
+        threshold = largest_residual(self.problem, solution)
+        candidates = [self._candidate(solution, np.inf)]
+        total = float(self.weights.sum())
+        for _ in range(PATH_STEPS):
+            threshold = self._next_threshold(solution, threshold)
+            if not threshold >= self.floor:
+                break
+            solution = solve(
+                self.problem,
+                threshold,
+                source=self.source,
+                start=solution,
+                max_iter=newton.PATIENCE,
+                slack=self.slack,
+            )
+            self.steps += solution.n_iter
+            free = float(self.weights[solution.free].sum())
+            if free < FEWEST_FREE * total or units(self.weights, solution.free) < 2.0:
+                break
+            self.history.append(threshold)
+            best = min(candidate.score for candidate in candidates)
+            candidates.append(self._candidate(solution, threshold, candidates[0].loo))
+            if free < 0.85 * total and candidates[-1].score > WORTH_GOING_ON * best:
+                break
+        return candidates
+
+    def _from_some(self) -> _Candidate:
+        """A start for all labels from the search over evenly spaced ones.
+
+        What their fit leaves of the other labels are leave-one-out residuals already.
+        """
+        some, rows = evenly_spaced(self.problem)
+        search = _Search(some, self.removal, self.trusted[rows], rough=True)
+        solution = solve(some.using(search.run().kept), np.inf)
+        self.history, self.steps = search.history, search.steps + solution.n_iter
+        v = np.zeros_like(self.problem.y)
+        v[rows] = solution.v
+        residuals = self.problem.y - solution.intercept - self.problem.gram.matvec(v)
+        nothing = np.zeros_like(residuals)
+        loo = LeaveOneOut(residuals, nothing, self.mu, self.problem.gram.missing)
+        return _Candidate(loo, np.inf, np.nan)
+
+    def _next_threshold(self, solution: Solution, threshold: float) -> float:
+        """Lower by PATH_RATIO, and so far that PATH_SHARE more of the labels are bound."""
+        residuals = np.abs(self.problem.residuals(solution))
+        bound = float(self.weights[~solution.free].sum() / self.weights.sum())
+        share = max(0.0, 1.0 - bound - PATH_SHARE)
+        level = robust.weighted_quantile(residuals, self.weights, share)
+        return min(PATH_RATIO * threshold, level)
+
+    def _without_excused(self, candidate: _Candidate) -> _Candidate:
+        """The fit without labels that are kept only because little is known of their rows.
+
+        A bad label at the edge of the data passes for that reason, and may then speak against
+        good neighbours until these are dropped. Left out, it meets them as they are.
+        """
+        for _ in range(STRICT_ROUNDS):
+            candidate = self._fit(self._inside(candidate, excuse=False))
+        return candidate
+
+    def _with_reinstated(self, kept: Mask, candidate: _Candidate) -> tuple[Mask, _Candidate]:
+        """Take back groups of dropped labels, the best first, while the evidence grows.
+
+        Of a group only those come back that lie inside their cuts once it is in use.
+        """
+        for _ in range(MOST_ROUNDS):
+            if np.all(kept):
+                break
+            labels = self._dropped(kept, candidate)
+            best, gain = None, 0.0
+            for group in reinstatement.best_groups(labels):
+                joined = kept.copy()
+                joined[labels.rows[group]] = True
+                group = group[self._inside(self._fit(joined))[labels.rows[group]]]
+                reached = reinstatement.evidence_gain(labels, group) if len(group) else 0.0
+                if reached > gain:
+                    best, gain = group, reached
+            if best is None:
+                break
+            kept = kept.copy()
+            kept[labels.rows[best]] = True
+            candidate = self._fit(kept)
+        return kept, candidate
+
+    def _dropped(self, kept: Mask, candidate: _Candidate) -> Dropped:
+        """The labels that are not kept, for `reinstatement`."""
+        scales, sigma = self._scales(candidate)
+        border = self.problem.fit_intercept
+        least = float(self.weights[kept].sum()) * self.floor**2 / float(np.mean(self.mu))
+        return reinstatement.dropped(
+            kept,
+            candidate.loo.residuals,
+            self.source.factor(kept).between_others(border=border),
+            self.mu,
+            self._cuts(candidate.loo, scales, sigma),
+            self.ground,
+            max(candidate.energy, least),
+            border=border,
+        )
+
+    def _scales(self, candidate: _Candidate) -> tuple[RowScales, float]:
+        """The scale of every row and σ̂ of most labels."""
+        if candidate.scales is None:
+            loo = candidate.loo
+            rows = thresholds.row_scales(loo, self.ground)
+            sigma = thresholds.scale_of_most(loo, rows, self.weights, self.removal, self.floor)
+            candidate.scales = rows, sigma
+        return candidate.scales
+
+    def _cuts(self, loo: LeaveOneOut, scales: RowScales, sigma: float) -> Vector:
+        return thresholds.cuts(loo.residuals, scales.at(sigma), self.weights, self.removal)
+
+    def _inside(self, candidate: _Candidate, *, excuse: bool = True) -> Mask:
+        """Labels to keep by the errors of a fit; without `excuse` noise alone counts."""
+        scales, sigma = self._scales(candidate)
+        scales = scales if excuse else scales.without_excuse()
+        return self._keep(candidate.loo, self._cuts(candidate.loo, scales, sigma))
+
+    def _keep(self, loo: LeaveOneOut, cuts: Vector) -> Mask:
+        """Labels inside their cut, at least half of them, and all trusted ones."""
+        ratios = thresholds.share_of(loo.residuals, cuts)
+        kept = (ratios <= 1.0) | self.trusted
+        if self.weights[kept].sum() < 0.5 * self.weights.sum():
+            kept = (ratios <= robust.weighted_median(ratios, self.weights)) | self.trusted
+        return kept
+
+    def _fixed_point(self, start: _Candidate) -> tuple[Mask, _Candidate]:
+        """Fit the kept labels, flag by leave-one-out, until the kept ones stay."""
+        candidate = start
+        seen: list[Mask] = []
+        for _ in range(MOST_ROUNDS):
+            kept = self._inside(candidate)
+            if any(np.array_equal(kept, earlier) for earlier in seen):
+                first = next(i for i, m in enumerate(seen) if np.array_equal(kept, m))
+                kept = np.logical_or.reduce(seen[first:])
+                return kept, self._fit(kept)
+            again = bool(seen) and self.among_many
+            settled = again and np.sum(kept != seen[-1]) < self.few
+            seen.append(kept)
+            # Among many labels a few do not change what the others leave of the variance.
+            candidate = self._fit(kept, candidate.loo if again else None)
+            if settled:
+                break
+        return kept, candidate
+
+    def _fit(self, kept: Mask, first: LeaveOneOut | None = None) -> _Candidate:
+        """Least squares on the kept labels at the μ of all; leave-one-out for all."""
+        key = np.packbits(kept).tobytes()
+        if key not in self.known:
+            solution = solve(self.problem.using(kept), np.inf, source=self.source)
+            self.known[key] = self._candidate(solution, np.inf, first)
+        return self.known[key]
+
+
+def cuts_for(
+    problem: Problem, loo: LeaveOneOut, sigma: float | None, removal: float
+) -> tuple[float, Vector]:
+    """σ̂ (estimated on the labels in use unless given) and the cut of every row."""
+    known = ground(problem)
+    if sigma is None:
+        floor = NOISE_FLOOR * known.spread
+        sigma = thresholds.noise_scale(loo, problem.weights, problem.active, floor)
+    scales = thresholds.row_scales(loo, known).at(sigma)
+    return sigma, thresholds.cuts(loo.residuals, scales, problem.weights, removal)
+
+
+def ground(problem: Problem) -> Ground:
+    """What the labels and the kernel say before any fit."""
+    y, weights = problem.y, problem.weights
+    return Ground(
+        y=y,
+        weights=weights,
+        centre=robust.weighted_median(y, weights) if problem.fit_intercept else 0.0,
+        spread=robust.label_scale(y, weights),
+        mean_variance=mean_variance(problem),
+    )
+
+
+def is_large(problem: Problem) -> bool:
+    """Whether some labels are searched before all of them."""
+    return len(problem.y) > SEARCH_LABELS and problem.gram.coarse_step > 0
+
+
+def evenly_spaced(problem: Problem) -> tuple[Problem, np.ndarray]:
+    """The problem on some labels of a large one, and which."""
+    rows = np.arange(0, len(problem.y), problem.gram.coarse_step)
+    return problem.on_some(rows, problem.gram.subset(rows)), rows
+
+
+def mean_variance(problem: Problem) -> float:
+    """K̄, the mean prior variance: mean Q_ii, less the mean of Q with an intercept."""
+    if is_large(problem):
+        problem, _ = evenly_spaced(problem)
+    share = problem.weights / problem.weights.sum()
+    mean = float(share @ problem.gram.diagonal)
+    if not problem.fit_intercept:
+        return mean
+    centred = mean - problem.gram.mean(share)
+    # Rows that are all alike leave rounding here, of either sign.
+    return centred if centred > 1e-10 * mean else 0.0

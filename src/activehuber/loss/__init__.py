@@ -1,0 +1,1 @@
+"""The Huber loss and its one-dimensional minimisations."""

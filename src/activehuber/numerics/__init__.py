@@ -1,0 +1,1 @@
+"""LAPACK in place, robust statistics, the Gaussian likelihood."""

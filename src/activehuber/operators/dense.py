@@ -1,0 +1,744 @@
+"""The matrix Q of the reduced problem, and solves with A = Q + diag(μ) on free rows.
+
+Newton's method on the reduced problem (see `problem`) asks for one thing again and
+again: A_FF⁻¹ for the rows F that are free in the present pattern. A *gram* holds Q; a
+*source* fixes μ and gives a *factor* for any set of free rows:
+
+    DenseGram     Q as an (l, l) matrix
+      HeadTail      one Cholesky factor whose last rows are the ones likely to be bound
+      Inverse       one explicit inverse; cheap for many patterns, with leave-one-out
+      Shifted       another μ on top of an existing source, by conjugate gradients
+    LowRankGram   Q = Ψ Ψᵀ with few columns; each factor is of size rank
+
+Solvers see only `matvec`, and of `factor(free)` `respond`, `respond_bordered` and `diagonals`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from activehuber._typing import Mask, Matrix, Vector
+from activehuber.numerics.linalg import (
+    BreakdownError,
+    cholesky_in_place,
+    divide_by_lower,
+    inverse_diagonal_in_place,
+    inverse_in_place,
+    multiply,
+    multiply_symmetric,
+    solve_cholesky,
+    solve_lower,
+    subtract_cross_product,
+    subtract_outer,
+)
+
+# Up to this many rows a Cholesky factor costs less than the bookkeeping around it.
+SMALL = 256
+# Bound on the condition number up to which parts of an explicit inverse are used.
+WELL_CONDITIONED = 1e6
+# Rows of an absolute-value pass held at once.
+BLOCK = 512
+# From this size on a quarter of the rows is solved first, to guess the pattern.
+COARSE_FROM = 800
+# Rows gathered at once.
+GATHER = 32
+
+
+class Factor(Protocol):
+    """A_FF⁻¹ for one set F of free rows."""
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        """v and Qv with (Qv)_i + μ_i v_i = target_i on free rows, v = fixed elsewhere.
+
+        All arrays have shape (l, k); `fixed` is zero on free rows.
+        """
+        ...
+
+    def respond_bordered(
+        self, targets: Vector, fixed: Vector, total: float
+    ) -> tuple[Vector, Vector, float]:
+        """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows and Σ v = total."""
+        ...
+
+    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
+        """(A_FF⁻¹)_ii on free rows and Q_ii − Q_iF A_FF⁻¹ Q_Fi elsewhere.
+
+        With a border A_FF is bordered by ones, and Q_iF by a one. Returns two arrays of
+        shape (l,), each zero where the other is meant. May use up the factor: ask for it
+        last.
+        """
+        ...
+
+    def between_others(self, *, border: bool) -> Matrix:
+        """A_RR − Q_RF A_FF⁻¹ Q_FR for the r rows R that are not free, shape (r, r).
+
+        Times τ² it is their covariance given the free rows, in a Gaussian process. With a
+        border as in `diagonals`.
+        """
+        ...
+
+
+class Source(Protocol):
+    """Factors for any set of free rows at one μ."""
+
+    mu: Vector
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor: ...
+
+
+class Gram(Protocol):
+    """Q, symmetric positive semi-definite, of shape (l, l)."""
+
+    @property
+    def diagonal(self) -> Vector: ...
+
+    @property
+    def missing(self) -> Vector:
+        """Prior variance that Q leaves out of the kernel's, above the median, shape (l,)."""
+        ...
+
+    @property
+    def coarse_step(self) -> int:
+        """Every so manieth label is solved first to guess the pattern of all; 0: none is."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def matvec(self, v: Vector) -> Vector: ...
+
+    def magnitude(self, v: Vector) -> Vector:
+        """|Q||v| or a little more: the yardstick of rounding in `matvec`."""
+        ...
+
+    def mean(self, share: Vector) -> float:
+        """shareᵀ Q share, the mean of Q for shares that sum to one."""
+        ...
+
+    def subset(self, rows: np.ndarray) -> Gram: ...
+
+    def source(self, mu: Vector) -> Source: ...
+
+    def direct_source(self, mu: Vector) -> Source:
+        """A source for one pattern that also needs its diagonals."""
+        ...
+
+    def inverse_source(self, mu: Vector, *, border: bool) -> Source:
+        """A source for many patterns that each need their diagonals.
+
+        With a border only `respond_bordered` and bordered diagonals may be asked for.
+        """
+        ...
+
+
+class _Bordered(ABC):
+    """The border of ones by way of a second right-hand side, for any factor.
+
+    The response to the ones is kept: whoever has solved asks for the diagonals next.
+    """
+
+    free: Mask
+    to_ones: tuple[Vector, Vector] | None = None
+
+    @abstractmethod
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]: ...
+
+    @abstractmethod
+    def plain_diagonals(self) -> tuple[Vector, Vector]: ...
+
+    @abstractmethod
+    def plain_between_others(self) -> Matrix: ...
+
+    def respond_bordered(
+        self, targets: Vector, fixed: Vector, total: float
+    ) -> tuple[Vector, Vector, float]:
+        pair = np.stack([targets, np.ones_like(targets)], axis=1)
+        v, image = self.respond(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
+        self.to_ones = v[:, 1].copy(), image[:, 1].copy()
+        ones = float(v[:, 1].sum())
+        if not ones > 0.0:
+            raise BreakdownError("the constant cannot be told from the kernel")
+        b = (float(v[:, 0].sum()) - total) / ones
+        return v[:, 0] - b * v[:, 1], image[:, 0] - b * image[:, 1], b
+
+    def _response_to_ones(self) -> tuple[Vector, Vector]:
+        if self.to_ones is None:
+            ones = np.ones((len(self.free), 1))
+            v, images = self.respond(ones, np.zeros_like(ones))
+            self.to_ones = v[:, 0], images[:, 0]
+        return self.to_ones
+
+    def between_others(self, *, border: bool) -> Matrix:
+        if not border:
+            return self.plain_between_others()
+        u, image = self._response_to_ones()
+        missed = 1.0 - image[~self.free]
+        return self.plain_between_others() + np.outer(missed, missed / float(u.sum()))
+
+    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
+        if not border:
+            return self.plain_diagonals()
+        u, image = self._response_to_ones()
+        total = float(u.sum())
+        inverse, schur = self.plain_diagonals()
+        missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
+        return inverse - u**2 / total, schur + missed
+
+
+def submatrix(matrix: Matrix, rows: np.ndarray, columns: np.ndarray) -> Matrix:
+    """matrix[rows][:, columns] for increasing rows and columns, always a fresh array.
+
+    Gathered in blocks of a few rows, which stay in the cache and cost no fresh pages;
+    mode="clip" spares NumPy a buffer.
+    """
+    if len(rows) == len(columns) == len(matrix):
+        return matrix.copy()
+    out = np.empty((len(rows), len(columns)))
+    for start in range(0, len(rows), GATHER):
+        part = slice(start, start + GATHER)
+        np.take(matrix[rows[part]], columns, axis=1, out=out[part], mode="clip")
+    return out
+
+
+def upper_submatrix(matrix: Matrix, rows: np.ndarray) -> Matrix:
+    """matrix[rows][:, rows], only the upper triangle filled: what Cholesky reads."""
+    if len(rows) == len(matrix):
+        return matrix.copy()
+    out = np.empty((len(rows), len(rows)))
+    for start in range(0, len(rows), GATHER):
+        part, first = slice(start, start + GATHER), rows[start]
+        block = matrix[:, first:][rows[part]]
+        out[part, start:] = np.take(block, rows[start:] - first, axis=1, mode="clip")
+    return out
+
+
+def absolute_product(matrix: Matrix, v: Matrix) -> Matrix:
+    """|matrix| |v| in row blocks."""
+    size = np.abs(v)
+    blocks = range(0, len(matrix), BLOCK)
+    return np.concatenate([multiply(np.abs(matrix[i : i + BLOCK]), size) for i in blocks])
+
+
+# --- Q as a matrix ----------------------------------------------------------------------
+
+
+class DenseGram:
+    """Q held as a C-ordered (l, l) matrix.
+
+    With `keep_sources` factors made for one μ are kept for the next caller, which pays
+    when several targets share the rows.
+    """
+
+    def __init__(self, matrix: Matrix, *, keep_sources: bool = False) -> None:
+        self.matrix = matrix
+        self.diagonal = np.diagonal(matrix).copy()
+        self.missing = np.zeros(len(matrix))
+        self.kept: dict[tuple[str, bytes], Source] | None = {} if keep_sources else None
+        self.last_mean: tuple[Vector, float] | None = None
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    @property
+    def coarse_step(self) -> int:
+        return 4 if len(self) >= COARSE_FROM else 0
+
+    def matvec(self, v: Vector) -> Vector:
+        return multiply_symmetric(self.matrix, v)
+
+    def mean(self, share: Vector) -> float:
+        if self.last_mean is None or not np.array_equal(self.last_mean[0], share):
+            self.last_mean = share, float(share @ self.matvec(share))
+        return self.last_mean[1]
+
+    def magnitude(self, v: Vector) -> Vector:
+        return absolute_product(self.matrix, v)
+
+    def subset(self, rows: np.ndarray) -> DenseGram:
+        return DenseGram(submatrix(self.matrix, rows, rows))
+
+    def source(self, mu: Vector) -> Source:
+        return self._kept("source", mu, lambda: HeadTail(self, mu))
+
+    def _kept(self, kind: str, mu: Vector, make: Callable[[], Source]) -> Source:
+        if self.kept is None:
+            return make()
+        key = (kind, mu.tobytes())
+        if key not in self.kept:
+            self.kept[key] = make()
+        return self.kept[key]
+
+    def direct_source(self, mu: Vector) -> DirectSource:
+        return DirectSource(self, mu)
+
+    def inverse_source(self, mu: Vector, *, border: bool) -> Source:
+        if not self.is_well_conditioned(mu):
+            return DirectSource(self, mu)
+        return self._kept(f"inverse {border}", mu, lambda: Inverse(self, mu, border=border))
+
+    def is_well_conditioned(self, mu: Vector) -> bool:
+        """Whether solves by way of parts of A⁻¹ can be trusted.
+
+        Unlike a Cholesky solve they are not backward stable: the error of Qv grows with the
+        square of the condition number, which n·max Q_ii/min μ bounds.
+        """
+        bound = len(self.diagonal) * float(np.max(self.diagonal)) / float(np.min(mu))
+        return bound <= WELL_CONDITIONED
+
+    def shifted_block(self, mu: Vector, rows: np.ndarray) -> Matrix:
+        """A fresh copy of A on the given rows, upper triangle only."""
+        block = upper_submatrix(self.matrix, rows)
+        block.flat[:: len(rows) + 1] += mu[rows]
+        return block
+
+
+class _DenseFactor(_Bordered):
+    """What every factor of a dense Q shares: `respond` by way of A_FF⁻¹ rhs."""
+
+    gram: DenseGram
+    mu: Vector
+
+    @abstractmethod
+    def solve(self, rhs: Matrix) -> Matrix:
+        """x of shape (l, k): A_FF x_F = rhs_F on free rows, zero elsewhere."""
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
+        v = self.solve(targets - known) + fixed
+        return v, self.gram.matvec(v)
+
+    def plain_diagonals(self) -> tuple[Vector, Vector]:
+        return Direct(self.gram, self.mu, self.free).plain_diagonals()
+
+    def plain_between_others(self) -> Matrix:
+        return Direct(self.gram, self.mu, self.free).plain_between_others()
+
+
+class Direct(_DenseFactor):
+    """A Cholesky factor of A_FF itself."""
+
+    def __init__(self, gram: DenseGram, mu: Vector, free: Mask) -> None:
+        self.gram, self.mu, self.free = gram, mu, free
+        self.rows = np.flatnonzero(free)
+        self.lower = cholesky_in_place(gram.shifted_block(mu, self.rows))
+
+    def solve(self, rhs: Matrix) -> Matrix:
+        x = np.zeros_like(rhs)
+        x[self.rows] = solve_cholesky(self.lower, rhs[self.rows])
+        return x
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        others = np.flatnonzero(~self.free)
+        if 4 * len(others) > len(self.free) or not self.gram.is_well_conditioned(self.mu):
+            return super().respond(targets, fixed)
+        # Qv = target − μv on free rows: only the others need a product.
+        known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
+        v = self.solve(targets - known) + fixed
+        image = targets - self.mu[:, None] * v
+        image[others] = multiply(self.gram.matrix[others], v)
+        return v, image
+
+    def plain_diagonals(self) -> tuple[Vector, Vector]:
+        inverse, schur = np.zeros(len(self.gram)), np.zeros(len(self.gram))
+        others = np.flatnonzero(~self.free)
+        for start in range(0, len(others), BLOCK):
+            part = others[start : start + BLOCK]
+            half = submatrix(self.gram.matrix, part, self.rows).T
+            half = solve_lower(self.lower, half, overwrite=True)
+            schur[part] = self.gram.diagonal[part] - np.einsum("ij,ij->j", half, half)
+        inverse[self.rows] = inverse_diagonal_in_place(self.lower)
+        return inverse, schur
+
+    def plain_between_others(self) -> Matrix:
+        others = np.flatnonzero(~self.free)
+        half = submatrix(self.gram.matrix, others, self.rows).T
+        half = solve_lower(self.lower, half, overwrite=True)
+        out = submatrix(self.gram.matrix, others, others)
+        out.flat[:: len(others) + 1] += self.mu[others]
+        return out - half.T @ half
+
+
+class DirectSource:
+    """A fresh Cholesky factor for every pattern."""
+
+    def __init__(self, gram: DenseGram, mu: Vector) -> None:
+        self.gram, self.mu = gram, mu
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Direct:
+        del likely_bound
+        return Direct(self.gram, self.mu, free)
+
+
+class HeadTail:
+    """One partial Cholesky factor that serves many patterns.
+
+    Rows are ordered head first, tail last, the tail being the rows that may be bound:
+
+        A = [ A_hh  A_ht ]   L_hh = chol(A_hh),  W = A_th L_hh⁻ᵀ,  S = A_tt − W Wᵀ
+            [ A_th  A_tt ]
+
+    A pattern that frees all of the head and some rows t of the tail needs only chol(S_tt),
+    of the tail's size. A few rows of the head that become bound are held by multipliers; if
+    they are many, the factor is made anew.
+    """
+
+    def __init__(self, gram: DenseGram, mu: Vector) -> None:
+        self.gram, self.mu = gram, mu
+        self.in_head = np.zeros(len(gram), dtype=bool)
+        self.built = False
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> _DenseFactor:
+        if np.count_nonzero(free) <= SMALL:
+            return Direct(self.gram, self.mu, free)
+        missing = np.count_nonzero(self.in_head & ~free)
+        few = max(32, len(free) // 64) if self.gram.is_well_conditioned(self.mu) else 0
+        if not self.built or missing > few:
+            self._build(free if likely_bound is None else free & ~likely_bound)
+        return _HeadTailFactor(self, free)
+
+    def _build(self, in_head: Mask) -> None:
+        matrix = self.gram.matrix
+        self.built, self.in_head = True, in_head
+        self.head, self.tail = np.flatnonzero(in_head), np.flatnonzero(~in_head)
+        self.lower = cholesky_in_place(self.gram.shifted_block(self.mu, self.head))
+        # Wᵀ in Fortran order is W in C order: rows of W are gathered cheaply below.
+        self.coupling = solve_lower(
+            self.lower, submatrix(matrix, self.tail, self.head).T, overwrite=True
+        ).T
+        self.schur = self.gram.shifted_block(self.mu, self.tail)
+        subtract_cross_product(self.schur, self.coupling)
+        self.held = np.empty(0, dtype=np.intp)
+        self.units = np.empty((len(self.head), 0), order="F")
+        self.unit_images = np.empty((len(self.tail), 0))
+
+    def hold(self, missing: np.ndarray) -> tuple[Matrix, Matrix]:
+        """G = L_hh⁻¹ E and W G for some rows of the head, kept for later patterns."""
+        new = np.setdiff1d(missing, self.held)
+        if len(new):
+            units = np.zeros((len(self.head), len(new)), order="F")
+            units[new, np.arange(len(new))] = 1.0
+            units = solve_lower(self.lower, units, overwrite=True)
+            self.held = np.concatenate([self.held, new])
+            self.units = np.asfortranarray(np.hstack([self.units, units]))
+            self.unit_images = np.hstack([self.unit_images, multiply(self.coupling, units)])
+        order = np.argsort(self.held)
+        places = order[np.searchsorted(self.held, missing, sorter=order)]
+        return self.units[:, places], self.unit_images[:, places]
+
+
+class _HeadTailFactor(_DenseFactor):
+    """All but the triangular solves with the head is of the tail's size.
+
+    With h = L_hh⁻¹ target_h, G = L_hh⁻¹ E and multipliers m for the rows of the head that
+    are not free (v there is `fixed`), and v_t = `fixed` on such rows of the tail,
+
+        S v_t + W G m = target_t − W h     on free rows of the tail,
+        Gᵀ (h + G m − Wᵀ v_t) = fixed      on rows of the head that are held,
+        v_h = L_hh⁻ᵀ (h + G m − Wᵀ v_t).
+
+    Then Av is the target on free rows, target + m on rows held, W h + W G m + S v_t on the
+    rest of the tail, so that Qv = Av − μv needs no product with Q.
+    """
+
+    def __init__(self, source: HeadTail, free: Mask) -> None:
+        self.source, self.gram, self.mu, self.free = source, source.gram, source.mu, free
+        on_tail = free[source.tail]
+        self.keep, self.rest = np.flatnonzero(on_tail), np.flatnonzero(~on_tail)
+        self.missing = np.flatnonzero(~free[source.head])
+        self.lower = cholesky_in_place(upper_submatrix(source.schur, self.keep))
+        if len(self.missing):
+            self.units, self.images = source.hold(self.missing)
+            half = solve_lower(self.lower, self.images[self.keep])
+            small = multiply(self.units.T, self.units) + multiply(half.T, half)
+            self.small = cholesky_in_place(np.ascontiguousarray(small))
+
+    def solve(self, rhs: Matrix) -> Matrix:
+        return self.respond(rhs, np.zeros_like(rhs))[0]
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        source, keep = self.source, self.keep
+        half = solve_lower(source.lower, targets[source.head])
+        tail = fixed[source.tail]
+        left = targets[source.tail] - multiply(source.coupling, half)
+        if np.any(tail):
+            left -= multiply_symmetric(source.schur, tail)
+        new = solve_cholesky(self.lower, left[keep])
+        multipliers = None
+        if len(self.missing):
+            held = fixed[source.head[self.missing]]
+            wanted = held - multiply(self.units.T, half) + multiply(self.images.T, tail)
+            wanted += multiply(self.images[keep].T, new)
+            multipliers = solve_cholesky(self.small, wanted)
+            half += multiply(self.units, multipliers)
+            new -= solve_cholesky(self.lower, multiply(self.images[keep], multipliers))
+        tail[keep] += new
+        half -= multiply(source.coupling.T, tail)
+        v, image = np.empty_like(targets), targets.copy()
+        v[source.tail] = tail
+        v[source.head] = solve_lower(source.lower, half, transposed=True)
+        if multipliers is not None:
+            image[source.head[self.missing]] += multipliers
+            v[source.head[self.missing]] = held
+        if len(self.rest):
+            rows = source.tail[self.rest]
+            known = targets[source.tail] - left
+            image[rows] = known[self.rest] + self._schur_rest(new)
+            if multipliers is not None:
+                image[rows] += multiply(self.images[self.rest], multipliers)
+        image -= self.mu[:, None] * v
+        return v, image
+
+    def _schur_rest(self, new: Matrix) -> Matrix:
+        """S x on the rows of the tail that are not free, for x on those that are."""
+        padded = np.zeros((len(self.source.tail), new.shape[1]))
+        padded[self.keep] = new
+        return multiply_symmetric(self.source.schur, padded)[self.rest]
+
+
+class Inverse:
+    """P = A⁻¹ held explicitly: leaving rows N out needs only chol(P_NN).
+
+        A_FF⁻¹ = P_FF − P_FN P_NN⁻¹ P_NF,      (P_NN⁻¹)_ii = μ_i + Schur diagonal
+
+    With a border the same holds for the inverse of A bordered by ones,
+
+        [ A  1 ]⁻¹   [ P − P11ᵀP/τ   g  ]
+        [ 1ᵀ 0 ]   = [ gᵀ          −1/τ ],      τ = 1ᵀP1,  g = P1/τ ,
+
+    whose first block then stands for P.
+    """
+
+    def __init__(self, gram: DenseGram, mu: Vector, *, border: bool) -> None:
+        self.gram, self.mu = gram, mu
+        every = np.arange(len(gram))
+        self.inverse = inverse_in_place(cholesky_in_place(gram.shifted_block(mu, every)))
+        self.last: tuple[Vector, Vector] | None = None
+        if border:
+            sums = multiply_symmetric(self.inverse, np.ones(len(gram)))
+            self.total = float(sums.sum())
+            self.unit = sums / self.total
+            subtract_outer(self.inverse, sums, self.unit)
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
+        del likely_bound
+        if 2 * np.count_nonzero(free) < len(free):
+            return Direct(self.gram, self.mu, free)
+        return _InverseFactor(self, free)
+
+    def response(self, targets: Vector) -> Vector:
+        """P targets; the last one is kept, since one target meets many patterns."""
+        if self.last is None or not np.array_equal(self.last[0], targets):
+            self.last = targets.copy(), multiply_symmetric(self.inverse, targets)
+        return self.last[1]
+
+
+class _InverseFactor:
+    """v = P (target + E_N t) with t such that v_N = `fixed`; then Av = target + E_N t.
+
+    For few rows N only those of P are touched.
+    """
+
+    def __init__(self, source: Inverse, free: Mask) -> None:
+        self.source, self.gram, self.mu, self.free = source, source.gram, source.mu, free
+        self.others = np.flatnonzero(~free)
+        self.lower = cholesky_in_place(upper_submatrix(source.inverse, self.others))
+
+    def _solve(
+        self, targets: Vector, fixed: Vector, offset: Vector | float
+    ) -> tuple[Vector, Vector]:
+        """v = P z + offset with v_N = `fixed`, and z = target + E_N t."""
+        v, z = self.source.response(targets) + offset, targets.copy()
+        if len(self.others):
+            t = solve_cholesky(self.lower, (fixed - v)[self.others])
+            v += self._spread(t)
+            v[self.others] = fixed[self.others]
+            z[self.others] += t
+        return v, z
+
+    def _spread(self, t: Vector) -> Vector:
+        """P E_N t, by whichever of a gather and a full product reads less."""
+        if 8 * len(t) < len(self.free):
+            return multiply(self.source.inverse[self.others].T, t)
+        padded = np.zeros(len(self.free))
+        padded[self.others] = t
+        return multiply_symmetric(self.source.inverse, padded)
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        columns = zip(targets.T, fixed.T, strict=True)
+        pairs = [self._solve(target, known, 0.0) for target, known in columns]
+        v = np.stack([pair[0] for pair in pairs], axis=1)
+        return v, np.stack([pair[1] for pair in pairs], axis=1) - self.mu[:, None] * v
+
+    def respond_bordered(
+        self, targets: Vector, fixed: Vector, total: float
+    ) -> tuple[Vector, Vector, float]:
+        source = self.source
+        v, z = self._solve(targets, fixed, source.unit * total)
+        b = float(source.unit @ z) - total / source.total
+        return v, z - self.mu * v - b, b
+
+    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
+        del border  # it is part of the inverse
+        inverse = np.diagonal(self.source.inverse).copy()
+        schur = np.zeros_like(inverse)
+        if len(self.others) == 0:
+            return inverse, schur
+        half = divide_by_lower(self.source.inverse[self.others], self.lower)
+        inverse -= np.einsum("ij,ij->j", half, half)
+        inverse[self.others] = 0.0
+        schur[self.others] = inverse_diagonal_in_place(self.lower) - self.mu[self.others]
+        return inverse, schur
+
+    def between_others(self, *, border: bool) -> Matrix:
+        del border  # it is part of the inverse
+        if len(self.others) == 0:
+            return np.empty((0, 0))
+        return inverse_in_place(self.lower.copy(order="F"))
+
+
+class Shifted:
+    """Another μ on top of a source, by preconditioned conjugate gradients.
+
+    With μ' = ρ μ the preconditioned matrix has eigenvalues between 1 and ρ, so a few
+    steps reach rounding when the number of labels in use changes by a few per cent.
+    """
+
+    def __init__(self, base: HeadTail, mu: Vector, last: Matrix | None = None) -> None:
+        self.base, self.mu, self.last = base, mu, last
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
+        return _ShiftedFactor(self, free, self.base.factor(free, likely_bound))
+
+
+class _ShiftedFactor(_DenseFactor):
+    MOST_STEPS = 60
+
+    def __init__(self, source: Shifted, free: Mask, base: _DenseFactor) -> None:
+        self.source, self.base = source, base
+        self.gram, self.mu, self.free = source.base.gram, source.mu, free
+
+    def solve(self, rhs: Matrix) -> Matrix:
+        """Conjugate gradients on each column, all columns in step."""
+        free, mu = self.free[:, None], self.mu[:, None]
+        b = np.where(free, rhs, 0.0)
+        x = self._first_guess(b)
+        residual = np.where(free, b - self.gram.matvec(x) - mu * x, 0.0)
+        # What is left is mended when the solution is refined against K.
+        aim = 1e-13 * np.linalg.norm(b, axis=0)
+        direction, energy = np.zeros_like(b), np.ones(b.shape[1])
+        for step in range(self.MOST_STEPS):
+            if np.all(np.linalg.norm(residual, axis=0) <= aim):
+                break
+            preconditioned = self.base.solve(residual)
+            new_energy = np.einsum("ij,ij->j", residual, preconditioned)
+            direction = preconditioned + (
+                0.0 if step == 0 else direction * _ratio(new_energy, energy)
+            )
+            image = np.where(free, self.gram.matvec(direction) + mu * direction, 0.0)
+            length = _ratio(new_energy, np.einsum("ij,ij->j", direction, image))
+            x += length * direction
+            smaller = residual - length * image
+            if step > 3 and np.all(
+                np.linalg.norm(smaller, axis=0) > 0.5 * np.linalg.norm(residual, axis=0)
+            ):
+                break  # rounding is reached
+            residual, energy = smaller, new_energy
+        self.source.last = x
+        return x
+
+    def _first_guess(self, b: Matrix) -> Matrix:
+        """The last solution, corrected once by the preconditioner."""
+        last = self.source.last
+        if last is None or last.shape != b.shape:
+            return self.base.solve(b)
+        free = self.free[:, None]
+        x = np.where(free, last, 0.0)
+        left = np.where(free, b - self.gram.matvec(x) - self.mu[:, None] * x, 0.0)
+        return x + self.base.solve(left)
+
+
+def _ratio(numerator: Vector, denominator: Vector) -> Vector:
+    return np.divide(
+        numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0.0
+    )
+
+
+# --- Q of low rank ----------------------------------------------------------------------
+
+
+class LowRankGram:
+    """Q = Ψ Ψᵀ with Ψ of shape (l, r), r well below l; nothing of size l² is formed."""
+
+    coarse_step = 0  # products are cheap: the pattern of all labels is found at once
+
+    def __init__(self, features: Matrix) -> None:
+        self.features = features
+        self.missing = np.zeros(len(features))
+        self.diagonal = np.einsum("ij,ij->i", features, features)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def matvec(self, v: Vector) -> Vector:
+        return multiply(self.features, multiply(self.features.T, v))
+
+    def mean(self, share: Vector) -> float:
+        middle = multiply(self.features.T, share)
+        return float(middle @ middle)
+
+    def magnitude(self, v: Vector) -> Vector:
+        absolute = np.abs(self.features)
+        return multiply(absolute, multiply(absolute.T, np.abs(v)))
+
+    def subset(self, rows: np.ndarray) -> LowRankGram:
+        return LowRankGram(self.features[rows])
+
+    def source(self, mu: Vector) -> _LowRankSource:
+        return _LowRankSource(self, mu)
+
+    direct_source = source
+
+    def inverse_source(self, mu: Vector, *, border: bool) -> _LowRankSource:
+        del border
+        return self.source(mu)
+
+
+class _LowRankSource:
+    def __init__(self, gram: LowRankGram, mu: Vector) -> None:
+        self.gram, self.mu = gram, mu
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
+        del likely_bound
+        return _LowRankFactor(self.gram, self.mu, free)
+
+
+class _LowRankFactor(_Bordered):
+    """H = I + Ψ_Fᵀ D Ψ_F with D = diag(1/μ), of the size of the rank."""
+
+    def __init__(self, gram: LowRankGram, mu: Vector, free: Mask) -> None:
+        self.gram, self.free, self.mu = gram, free, mu
+        self.weight = np.where(free, 1.0 / mu, 0.0)
+        psi = gram.features
+        hessian = multiply(psi.T, self.weight[:, None] * psi).copy(order="C")
+        hessian.flat[:: len(hessian) + 1] += 1.0
+        self.lower = cholesky_in_place(hessian)
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        """By the primal unknowns θ = Ψᵀv, which do not cancel however small μ is."""
+        psi = self.gram.features
+        pulls = multiply(psi.T, self.weight[:, None] * targets + fixed)
+        fitted = multiply(psi, solve_cholesky(self.lower, pulls))
+        return self.weight[:, None] * (targets - fitted) + fixed, fitted
+
+    def plain_diagonals(self) -> tuple[Vector, Vector]:
+        half = solve_lower(self.lower, self.gram.features.T)
+        variance = np.einsum("ij,ij->j", half, half)
+        inverse = self.weight * (1.0 - self.weight * variance)
+        return inverse, np.where(self.free, 0.0, variance)
+
+    def plain_between_others(self) -> Matrix:
+        half = solve_lower(self.lower, self.gram.features[~self.free].T)
+        return half.T @ half + np.diag(self.mu[~self.free])

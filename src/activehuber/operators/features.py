@@ -1,0 +1,496 @@
+"""Q = Ψ Ψᵀ with features Ψ that need not be held: every product is a pass over blocks of rows.
+
+Ψ(x) = [c¹Φ¹(x) … c^mΦ^m(x)] C⁻ᵀ, Φ^α the features of a view (`basis`) and C Cᵀ the penalty on
+their coefficients beside the norm (graph and agreement; the identity without). With F the free
+labels, weights 1/μ and θ = Ψᵀv the primal unknowns, a Newton step is the system
+
+    (I + Ψ_Fᵀ diag(1/μ_F) Ψ_F) θ = Ψᵀu ,     u = y/μ on free rows, ±ξ/μ on bound ones,
+
+whose matrix is a sum over rows: from one pattern to the next only rows that flipped change it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from activehuber._typing import Mask, Matrix, Vector
+from activehuber.data.rows import (
+    FEWEST_ROWS,
+    ArrayRows,
+    Rows,
+    Sums,
+    automatic_block_size,
+    few_blas_threads,
+)
+from activehuber.kernels.feature_maps import Basis, Given, Landmarks
+from activehuber.numerics.linalg import (
+    BreakdownError,
+    cholesky_in_place,
+    solve_cholesky,
+    solve_lower,
+)
+
+# Sums are mended while no more than this share of their rows flips, else made anew.
+MENDED_SHARE = 0.5
+# Labels solved first to guess the pattern, where there are at least twice as many.
+COARSE_LABELS = 10_000
+COARSE_ROWS_A_FUNCTION = 10
+# Features are made once and held if they need no more than this, else made at every pass.
+HELD_BYTES = 2**29
+# Blocks that held features are cut into at least.
+PIECES = 8
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """Ψ as κ and what is done to it.
+
+    Attributes
+    ----------
+    basis : Basis
+    weights : ndarray of shape (m,)
+        c.
+    mixing : ndarray of shape (p, p) or None
+        C⁻ᵀ; None for the identity.
+    """
+
+    basis: Basis
+    weights: Vector
+    mixing: Matrix | None = None
+
+    def features(self, raw: Matrix) -> Matrix:
+        """Ψ from κ, shape (n, p)."""
+        views = [
+            view if c == 1.0 else c * view
+            for c, view in zip(self.weights, self.basis.whitened(raw), strict=True)
+        ]
+        out = views[0] if len(views) == 1 else np.concatenate(views, axis=1)
+        return out if self.mixing is None else out @ self.mixing
+
+    def to_functions(self, theta: Matrix) -> Matrix:
+        """a with Ψ θ = κ a, shapes (p,) or (p, k)."""
+        mixed = theta if self.mixing is None else self.mixing @ theta
+        out = np.array(mixed, dtype=np.float64)
+        parts = zip(self.weights, self.basis.places, self.basis.functions, strict=True)
+        for c, place, function in parts:
+            own = c * out[place]
+            out[place] = own if function.whitening is None else function.whitening @ own
+        return out
+
+    def from_functions(self, moments: Matrix) -> Matrix:
+        """Ψᵀu from κᵀu, shapes (p,) or (p, k)."""
+        out = np.array(moments, dtype=np.float64)
+        parts = zip(self.weights, self.basis.places, self.basis.functions, strict=True)
+        for c, place, function in parts:
+            own = c * out[place]
+            out[place] = own if function.whitening is None else function.whitening.T @ own
+        return out if self.mixing is None else self.mixing.T @ out
+
+
+def as_given(psi: Matrix) -> FeatureMap:
+    """The map of rows that are features."""
+    return FeatureMap(Basis((None,), (Given(psi.shape[1]),)), np.ones(1))
+
+
+# --- work on one block ------------------------------------------------------------------
+
+
+def features_of(X: Matrix, features: FeatureMap) -> tuple[np.ndarray, Sums]:
+    """Ψ of every row."""
+    return features.features(features.basis(X)), ()
+
+
+def project(X: Matrix, basis: Basis, coefficients: Matrix) -> tuple[np.ndarray, Sums]:
+    """κ a on every row."""
+    return basis(X) @ coefficients, ()
+
+
+def project_views(X: Matrix, basis: Basis, coefficients: Matrix) -> tuple[np.ndarray, Sums]:
+    """κ^α a^α of every view, shape (n, m, q) for a of shape (p, q)."""
+    if not np.all(np.isfinite(X)):
+        # Arrays have been looked at; what is streamed is looked at here.
+        kind = "NaN" if np.any(np.isnan(X)) else "infinity"
+        raise ValueError(
+            f"Input X contains {kind}: such rows cannot be predicted; fill them in"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):  # whoever asked looks at what comes
+        raw = basis(X)
+        parts = [raw[:, place] @ coefficients[place] for place in basis.places]
+    return np.stack(parts, axis=1), ()
+
+
+def moments(X: Matrix, basis: Basis, values: np.ndarray) -> tuple[None, Sums]:
+    """κᵀu."""
+    return None, (basis(X).T @ values,)
+
+
+def gram_sums(X: Matrix, features: FeatureMap, weights: Vector) -> tuple[None, Sums]:
+    """Ψᵀ diag(w) Ψ and Ψᵀw; weights may be negative."""
+    used = weights != 0.0
+    if not np.all(used):
+        X, weights = X[used], weights[used]
+    psi = features.features(features.basis(X))
+    mean = psi.T @ weights
+    if len(weights) and weights[0] > 0.0 and np.all(weights == weights[0]):
+        return None, (weights[0] * (psi.T @ psi), mean)
+    scaled = np.sqrt(np.abs(weights))[:, None] * psi
+    added, taken = scaled[weights > 0.0], scaled[weights < 0.0]
+    return None, (added.T @ added - taken.T @ taken, mean)
+
+
+def squared_norms(
+    X: Matrix, basis: Basis, matrix: Matrix, border: Vector | None, scale: float
+) -> tuple[np.ndarray, Sums]:
+    """|κ A|² on every row, and with a border m also (1 − κ A m)²·scale."""
+    rows = basis(X) @ matrix
+    norms = np.einsum("ij,ij->i", rows, rows)
+    if border is not None:
+        norms += scale * (1.0 - rows @ border) ** 2
+    return norms, ()
+
+
+def prior_diagonal(X: Matrix, features: FeatureMap) -> tuple[np.ndarray, Sums]:
+    """Σ_α (c^α)² K^α(x, x) on every row; of functions that are no landmarks |Φ^α(x)|²."""
+    prior, basis = np.zeros(len(X)), features.basis
+    for c, columns, function in zip(
+        features.weights, basis.columns, basis.functions, strict=True
+    ):
+        own = X if columns is None else X[:, columns]
+        if isinstance(function, Landmarks):
+            prior += c**2 * function.kernel.diagonal(own)
+        else:
+            phi = function(own)
+            prior += c**2 * np.einsum("ij,ij->i", phi, phi)
+    return prior, ()
+
+
+def missing_diagonal(X: Matrix, features: FeatureMap) -> tuple[np.ndarray, Sums]:
+    """K(x, x) − |Ψ(x)|² on every row: what landmarks leave out of the prior variance."""
+    prior, _ = prior_diagonal(X, features)
+    psi = features.features(features.basis(X))
+    return np.maximum(prior - np.einsum("ij,ij->i", psi, psi), 0.0), ()
+
+
+def absolute_moments(X: Matrix, basis: Basis, values: Vector) -> tuple[None, Sums]:
+    """|κ|ᵀ|u|."""
+    return None, (np.abs(basis(X)).T @ np.abs(values),)
+
+
+def absolute_projection(
+    X: Matrix, basis: Basis, coefficients: Vector
+) -> tuple[np.ndarray, Sums]:
+    """|κ||a|."""
+    return np.abs(basis(X)) @ np.abs(coefficients), ()
+
+
+# --- the Gram matrix --------------------------------------------------------------------
+
+
+@dataclass
+class _Held:
+    """Sums over the free rows of one pattern, with weights ω = max μ / μ."""
+
+    free: Mask
+    omega: Vector
+    matrix: Matrix
+    mean: Vector
+
+
+class BlockGram:
+    """Q on the labelled rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    numbers : ndarray of int, increasing, or None
+        The labelled rows; None: all.
+    features : FeatureMap
+        Of `rows`. Features of at most HELD_BYTES of rows in reach are made once and then are
+        the rows, and this map the identity.
+    """
+
+    def __init__(self, rows: Rows, numbers: np.ndarray | None, features: FeatureMap) -> None:
+        whole = numbers is not None and len(numbers) == len(rows)
+        self.rows, self.numbers = rows, None if whole else numbers
+        self.features = features
+        self._left_out: Vector | None = None
+        if rows.local and 8 * len(self) * features.basis.width <= HELD_BYTES:
+            self._hold()
+        self.basis = self.features.basis
+        self._diagonal: Vector | None = None
+        self._held: _Held | None = None
+        self._pulled: tuple[Vector, Vector] | None = None
+        self._subset: tuple[np.ndarray, BlockGram] | None = None
+
+    def _hold(self) -> None:
+        """Make the features once and take them for the rows."""
+        if isinstance(self.features.basis.functions[0], Given):
+            return  # they are held already
+        psi = self._values(features_of, (self.features,))
+        if self.features.mixing is None:
+            prior = self._values(prior_diagonal, (self.features,))
+            self._left_out = np.maximum(prior - np.einsum("ij,ij->i", psi, psi), 0.0)
+        else:
+            self._left_out = self.left_out
+        # Few rows are cut so that every thread gets some.
+        size = min(automatic_block_size(psi.shape[1]), max(FEWEST_ROWS, -(-len(psi) // PIECES)))
+        self.rows = self.rows.replaced_by(ArrayRows(psi, size))
+        self.numbers, self.features = None, as_given(psi)
+        self.basis = self.features.basis
+
+    def __len__(self) -> int:
+        return len(self.rows) if self.numbers is None else len(self.numbers)
+
+    @property
+    def diagonal(self) -> Vector:
+        if self._diagonal is None:
+            matrix = self.features.to_functions(np.eye(self.basis.width))
+            self._diagonal = self._values(squared_norms, (self.basis, matrix, None, 0.0))
+        return self._diagonal
+
+    @property
+    def missing(self) -> Vector:
+        # An approximation leaves something out everywhere: that is part of the noise. What
+        # tells rows apart is where it leaves out more.
+        return np.maximum(self.left_out - np.median(self.left_out), 0.0)
+
+    @property
+    def left_out(self) -> Vector:
+        """K(x, x) − |Ψ(x)|² without graph and agreement, shape (l,)."""
+        if self._left_out is None:
+            self._left_out = np.zeros(len(self))
+            if any(isinstance(f, Landmarks) for f in self.features.basis.functions):
+                plain = replace(self.features, mixing=None)
+                self._left_out = self._values(missing_diagonal, (plain,))
+        return self._left_out
+
+    @property
+    def coarse_step(self) -> int:
+        step = len(self) // max(COARSE_LABELS, COARSE_ROWS_A_FUNCTION * self.basis.width)
+        return step if step >= 2 else 0
+
+    def project(self, theta: Vector) -> Vector:
+        """Ψ θ on the labelled rows."""
+        return self._values(project, (self.basis, self.features.to_functions(theta)))
+
+    def pull(self, u: Vector, chosen: np.ndarray | None = None) -> Vector:
+        """Ψᵀu over the labelled rows, or over some of them by place."""
+        if chosen is None:
+            _, (image,) = self.rows.run(moments, (self.basis,), (u,), self.numbers)
+        else:
+            _, (image,) = self._run_some(moments, (self.basis,), u, chosen)
+        return self.features.from_functions(image)
+
+    def matvec(self, v: Vector) -> Vector:
+        return self.project(self.pull_of(v))
+
+    def pull_of(self, u: Vector) -> Vector:
+        """Ψᵀu, touching only the rows on which u differs from the last one asked for."""
+        if self._pulled is None:
+            changed, image = np.flatnonzero(u), np.zeros(self.basis.width)
+        else:
+            last, image = self._pulled
+            changed = np.flatnonzero(u != last)
+            if 2 * len(changed) > np.count_nonzero(u):
+                changed, image = np.flatnonzero(u), np.zeros(self.basis.width)
+                last = np.zeros_like(u)
+        if len(changed):
+            before = 0.0 if self._pulled is None else last[changed]
+            image = image + self.pull(u[changed] - before, changed)
+        self._pulled = u.copy(), image
+        return image
+
+    def mean(self, share: Vector) -> float:
+        middle = self.pull(share)
+        return float(middle @ middle)
+
+    def magnitude(self, v: Vector) -> Vector:
+        _, (image,) = self.rows.run(absolute_moments, (self.basis,), (v,), self._numbers(None))
+        back = self.features.to_functions(self.features.from_functions(image))
+        return self._values(absolute_projection, (self.basis, back))
+
+    def subset(self, rows: np.ndarray) -> BlockGram:
+        """Q on some of the labelled rows, whose features are held; the last one is kept."""
+        if self._subset is None or not np.array_equal(self._subset[0], rows):
+            numbers = rows if self.numbers is None else self.numbers[rows]
+            size = automatic_block_size(self.basis.width)
+            held = BlockGram(ArrayRows(self.rows.take(numbers), size), None, self.features)
+            held._hold()
+            self._subset = rows.copy(), held
+        return self._subset[1]
+
+    def features_at(self, places: np.ndarray) -> Matrix:
+        """Ψ on some of the labelled rows, shape (k, p)."""
+        values, _ = self.rows.run(features_of, (self.features,), (), self._numbers(places))
+        assert values is not None
+        return values
+
+    def source(self, mu: Vector) -> BlockSource:
+        return BlockSource(self, mu)
+
+    direct_source = source
+
+    def inverse_source(self, mu: Vector, *, border: bool) -> BlockSource:
+        del border
+        return self.source(mu)
+
+    def sums(self, free: Mask, omega: Vector) -> tuple[Matrix, Vector]:
+        """Ψᵀ diag(ω) Ψ and Ψᵀω over the free rows; do not write into them."""
+        held = self._held
+        if held is None or not np.allclose(omega, held.omega, rtol=1e-13, atol=0.0):
+            return self._sum_anew(free, omega)
+        flipped = np.flatnonzero(free != held.free)
+        if len(flipped) > MENDED_SHARE * np.count_nonzero(free):
+            return self._sum_anew(free, omega)
+        if len(flipped):
+            signed = np.where(free[flipped], held.omega[flipped], -held.omega[flipped])
+            matrix, mean = self._gram_sums(flipped, signed)
+            matrix += held.matrix
+            self._held = _Held(free.copy(), held.omega, matrix, mean + held.mean)
+        assert self._held is not None
+        return self._held.matrix, self._held.mean
+
+    def _sum_anew(self, free: Mask, omega: Vector) -> tuple[Matrix, Vector]:
+        chosen = np.flatnonzero(free)
+        self._held = None  # two of them at once are memory
+        self._held = _Held(free.copy(), omega, *self._gram_sums(chosen, omega[chosen]))
+        return self._held.matrix, self._held.mean
+
+    def _gram_sums(self, chosen: np.ndarray, weights: Vector) -> tuple[Matrix, Vector]:
+        _, (matrix, mean) = self._run_some(gram_sums, (self.features,), weights, chosen)
+        return matrix, mean
+
+    def _run_some(self, work, shared, values: Vector, chosen: np.ndarray) -> Any:
+        """A pass over some labelled rows; of many of them zeros make a pass over all."""
+        if 2 * len(chosen) < len(self):
+            return self.rows.run(work, shared, (values,), self._numbers(chosen))
+        everywhere = np.zeros(len(self))
+        everywhere[chosen] = values
+        return self.rows.run(work, shared, (everywhere,), self.numbers)
+
+    def _values(self, work, shared) -> np.ndarray:
+        values, _ = self.rows.run(work, shared, (), self._numbers(None))
+        assert values is not None
+        return values
+
+    def _numbers(self, chosen: np.ndarray | None) -> np.ndarray | None:
+        """Row numbers of some labelled rows by place, or of all of them."""
+        if chosen is None or self.numbers is None:
+            return self.numbers if chosen is None else chosen
+        return self.numbers[chosen]
+
+
+class BlockSource:
+    """Factors for any pattern at one μ; see `gram.Source`."""
+
+    def __init__(self, gram: BlockGram, mu: Vector) -> None:
+        self.gram, self.mu = gram, mu
+        self.unit = float(np.max(mu))
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> BlockFactor:
+        del likely_bound
+        matrix, mean = self.gram.sums(free, self.unit / self.mu)
+        hessian = matrix / self.unit
+        hessian.flat[:: len(hessian) + 1] += 1.0
+        with few_blas_threads(len(hessian)):
+            lower = cholesky_in_place(hessian)
+        return BlockFactor(self.gram, self.mu, self.unit, free, lower, mean / self.unit)
+
+
+class BlockFactor:
+    """H = I + Ψ_Fᵀ diag(1/μ_F) Ψ_F factored, bordered by m = Ψ_Fᵀ(1/μ_F); see `gram.Factor`.
+
+    Attributes
+    ----------
+    lower : ndarray of shape (p, p)
+        L with L Lᵀ = H.
+    mean : ndarray of shape (p,)
+        m.
+    """
+
+    def __init__(
+        self,
+        gram: BlockGram,
+        mu: Vector,
+        unit: float,
+        free: Mask,
+        lower: Matrix,
+        mean: Vector,
+    ) -> None:
+        self.gram, self.unit, self.free, self.lower, self.mean = gram, unit, free, lower, mean
+        self.mu = mu
+        self.weight = np.where(free, 1.0 / mu, 0.0)
+        self.total = float(self.weight.sum())
+        self.last: tuple[Vector, Vector] | None = None  # θ and v of the last answer
+
+    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        columns = [
+            self._answer(target, kept, None)[:2]
+            for target, kept in zip(targets.T, fixed.T, strict=True)
+        ]
+        v, fitted = (np.stack(each, axis=1) for each in zip(*columns, strict=True))
+        return v, fitted
+
+    def respond_bordered(
+        self, targets: Vector, fixed: Vector, total: float
+    ) -> tuple[Vector, Vector, float]:
+        return self._answer(targets, fixed, total)
+
+    def _answer(
+        self, targets: Vector, fixed: Vector, total: float | None
+    ) -> tuple[Vector, Vector, float]:
+        """By the primal unknowns θ, which do not cancel however small μ is."""
+        u = self.weight * targets + fixed
+        pull = self.gram.pull_of(self.unit * u) / self.unit
+        theta, b = self.solve(pull, None if total is None else float(u.sum()) - total)
+        fitted = self.gram.project(theta)
+        v = self.weight * (targets - b - fitted) + fixed
+        self.last = theta, v
+        return v, fitted, b
+
+    def solve(self, pull: Vector, constant: float | None) -> tuple[Vector, float]:
+        """θ and b with Hθ + mb = pull and mᵀθ + b Σ1/μ = constant; b = 0 if that is None."""
+        theta = solve_cholesky(self.lower, pull)
+        if constant is None:
+            return theta, 0.0
+        to_ones, left = self._ones()
+        b = (constant - float(self.mean @ theta)) / left
+        return theta - b * to_ones, b
+
+    def _ones(self) -> tuple[Vector, float]:
+        to_ones = solve_cholesky(self.lower, self.mean)
+        left = self.total - float(self.mean @ to_ones)
+        if not left > 0.0:
+            raise BreakdownError("the constant cannot be told from the features")
+        return to_ones, left
+
+    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
+        variance = self.variance(self.gram, border=border)
+        inverse = self.weight * (1.0 - self.weight * variance)
+        return inverse, np.where(self.free, 0.0, variance)
+
+    def between_others(self, *, border: bool) -> Matrix:
+        others = np.flatnonzero(~self.free)
+        if len(others) == 0:
+            return np.empty((0, 0))
+        psi = self.gram.features_at(others)
+        half = solve_lower(self.lower, psi.T)
+        out = half.T @ half + np.diag(self.mu[others])
+        if not border:
+            return out
+        to_ones, left = self._ones()
+        missed = 1.0 - psi @ to_ones
+        return out + np.outer(missed, missed / left)
+
+    def variance(self, gram: BlockGram, *, border: bool) -> Vector:
+        """aᵀ H⁻¹ a on the rows of a Gram matrix of the same features, a = Ψ(x) or (Ψ(x), 1)."""
+        with few_blas_threads(len(self.lower)):
+            half = solve_lower(self.lower, np.eye(len(self.lower)), transposed=True)
+            matrix = gram.features.to_functions(half)
+        edge, scale = None, 0.0
+        if border:
+            edge, scale = solve_lower(self.lower, self.mean), 1.0 / self._ones()[1]
+        return gram._values(squared_norms, (gram.basis, matrix, edge, scale))

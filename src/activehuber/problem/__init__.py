@@ -1,0 +1,1 @@
+"""The reduced problem, the way to it and back, and the certificate."""

@@ -1,0 +1,720 @@
+"""A table of judged labels -> one self-contained page.
+
+Nothing is fitted here: the numbers come in a `Report`, and `render` sets them in HTML, with
+what `markup` has for all pages. The pictures need no script; the script sorts, searches and
+opens the rows of the table.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from activehuber._typing import Mask, Vector
+from activehuber.report.markup import (
+    LARGEST,
+    LONGEST_SENTENCE,
+    MISSING,
+    POWERS,
+    SMALLEST,
+    Axis,
+    axis_for,
+    cross,
+    dots,
+    format_number,
+    html_text,
+    percent,
+    plain_text,
+    plot,
+    policy,
+    resource,
+    section,
+    sentence_list,
+    settings_list,
+)
+
+# What keeps the page below 2 MB, whatever the table holds.
+MAX_LINES = 2_000
+MAX_LINES_BYTES = 1_000_000
+MAX_KEPT_MARKS = 3_000
+MAX_REMOVED_MARKS = 800
+MAX_PATH_POINTS = 1_000
+MAX_NEIGHBOURS = 10
+MAX_CLASSES = 12
+
+# Rows written as HTML too: what a reader without JavaScript sees.
+STATIC_LINES = 50
+
+# Columns whose numbers are typically as large as this are written with powers of ten.
+LONGEST_TYPICAL = 10_000_000
+
+VERDICTS = ("not believed", "kept", "trusted")
+VERDICT_CLASS = {"not believed": "removed", "kept": "kept", "trusted": "trusted"}
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """One of the labelled rows most similar to a row.
+
+    Attributes
+    ----------
+    row : str
+        Its id or row number.
+    given : float or str
+        Its label.
+    similarity : float
+        Kernel value relative to the row's own, in [0, 1].
+    """
+
+    row: str
+    given: float | str
+    similarity: float
+
+
+@dataclass(frozen=True)
+class LabelLine:
+    """One label: what was given, what was expected, and what to think of it.
+
+    Attributes
+    ----------
+    row : str
+        Id or row number.
+    given, fitted : float or str
+        str: the name of a class.
+    lower, upper : float or None
+        Ends of the interval around `fitted`; None for classes.
+    residual : float
+        Leave-one-out residual in units of σ̂.
+    left_at : float or None
+        Threshold at which the label left the free set; None: never within the path.
+    quality : float
+        In [0, 1], low is bad.
+    verdict : {"not believed", "kept", "trusted"}
+    reason : str
+        A sentence.
+    neighbours : tuple of Neighbour
+        Most similar first.
+    """
+
+    row: str
+    given: float | str
+    fitted: float | str
+    lower: float | None
+    upper: float | None
+    residual: float
+    left_at: float | None
+    quality: float
+    verdict: str
+    reason: str
+    neighbours: tuple[Neighbour, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """All labels, for the pictures.
+
+    Attributes
+    ----------
+    row : ndarray of shape (n_labelled,)
+        Ids or row numbers.
+    given, fitted : ndarray of shape (n_labelled,)
+        For classes: their numbers, counted from 0 along `classes`.
+    residual : ndarray of shape (n_labelled,)
+        Leave-one-out residuals in units of σ̂.
+    removed : ndarray of shape (n_labelled,), bool
+        Labels that are not believed.
+    threshold : float
+        ξ in the unit of `residual`: the band of the picture. NaN or inf: no band.
+    classes : tuple of str
+        Empty for regression.
+    """
+
+    row: np.ndarray
+    given: Vector
+    fitted: Vector
+    residual: Vector
+    removed: Mask
+    threshold: float
+    classes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        columns = (self.row, self.given, self.fitted, self.residual, self.removed)
+        lengths = {len(column) for column in columns}
+        if len(lengths) != 1:
+            raise ValueError(f"the arrays of Points must be of one length, got {lengths}")
+
+
+@dataclass(frozen=True)
+class PathSummary:
+    """How many labels are free at each threshold.
+
+    Attributes
+    ----------
+    thresholds : tuple of float
+        Decreasing, in units of the target.
+    free : tuple of int
+        Free labels at each of them.
+    chosen : float
+        The ξ of the fit.
+    """
+
+    thresholds: tuple[float, ...]
+    free: tuple[int, ...]
+    chosen: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that the page says.
+
+    Attributes
+    ----------
+    title : str
+        For example the name of the file.
+    target : str
+        Name of the column with the labels.
+    kind : {"regression", "classification"}
+    n_rows, n_labelled, n_unlabelled, n_removed : int
+    scale : float or None
+        σ̂ in units of the target.
+    lines : tuple of LabelLine
+        All labels or the worst ones, worst first.
+    points : Points
+    path : PathSummary or None
+    findings : tuple of str
+        Sentences for the summary: what was chosen and how sure it is.
+    notes : tuple of str
+        Sentences: what was done to the features, warnings.
+    settings : tuple of (name, value)
+        Parameters, versions, seed, hash of the data, certificate.
+    """
+
+    title: str
+    target: str
+    kind: str
+    n_rows: int
+    n_labelled: int
+    n_unlabelled: int
+    n_removed: int
+    scale: float | None
+    lines: tuple[LabelLine, ...]
+    points: Points
+    path: PathSummary | None
+    findings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("regression", "classification"):
+            raise ValueError(
+                f'kind must be "regression" or "classification", got {self.kind!r}'
+            )
+
+
+def render(report: Report) -> str:
+    """One self-contained HTML page, all text of the user escaped.
+
+    Parameters
+    ----------
+    report : Report
+
+    Returns
+    -------
+    str
+        To be written as UTF-8. Below 2 MB: the table holds the worst 2,000 labels (fewer if
+        their texts are long), and the pictures a sample of the labels that were kept.
+    """
+    style, script = resource("common.css", "report.css"), resource("theme.js", "report.js")
+    shown = _fitting_lines(report.lines)
+    digits = _digits_of(report)
+    headline = _headline(report.n_removed, report.n_labelled)
+    return Template(resource("report.html")).substitute(
+        policy=policy(style, script),
+        page_title=html_text(f"{headline} – {report.title}"),
+        style=style,
+        script=script,
+        data=_json(_payload(shown, digits)),
+        title=html_text(report.title),
+        target=html_text(report.target),
+        headline=escape(headline),
+        figures=_figures(report, digits),
+        findings=sentence_list(report.findings),
+        plots=_plots(report, len(shown), digits),
+        table_note=escape(_table_note(len(shown), report.n_labelled)),
+        static_note=escape(_static_note(len(shown))),
+        table_class=_table_class(report.kind, shown),
+        verdict_options=_verdict_options([line.verdict for line in shown]),
+        rows="".join(_static_row(rank, line, digits) for rank, line in _first(shown)),
+        notes=section("What was done to the table", sentence_list(report.notes)),
+        settings=section("Settings and proof", settings_list(report.settings)),
+    )
+
+
+# --- text -----------------------------------------------------------------------------------
+
+
+def _headline(n_removed: int, n_labelled: int) -> str:
+    if n_labelled < 2 and not n_removed:
+        return "The only label is believed" if n_labelled else "There are no labels"
+    if not n_removed:
+        return f"All {n_labelled:,} labels are believed"
+    labels = "label" if n_labelled == 1 else "labels"
+    are = "is" if n_removed == 1 else "are"
+    return f"{n_removed:,} of {n_labelled:,} {labels} {are} not believed"
+
+
+def _table_note(n_shown: int, n_labelled: int) -> str:
+    if n_shown == n_labelled:
+        return "All labels are here, and in labels.csv."
+    return f"The {n_shown:,} worst of {n_labelled:,} labels are here; all are in labels.csv."
+
+
+def _static_note(n_shown: int) -> str:
+    return (
+        f"JavaScript is off: these are the {min(n_shown, STATIC_LINES)} worst labels. "
+        "All of them are in labels.csv."
+    )
+
+
+def _verdict_options(verdicts: Sequence[str]) -> str:
+    """Options of the filter, each with its number of rows in the table."""
+    present = [v for v in dict.fromkeys((*VERDICTS, *verdicts)) if v in verdicts]
+    return "".join(
+        f'<option value="{html_text(verdict)}">{html_text(verdict.capitalize())} '
+        f"({verdicts.count(verdict):,})</option>"
+        for verdict in present
+    )
+
+
+# --- numbers --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Decimals of each kind of number; one for a whole column, so that points align.
+
+    Attributes
+    ----------
+    given, fitted, threshold : int
+    """
+
+    given: int
+    fitted: int
+    threshold: int
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _decimals(values: Iterable[float | str | None]) -> int:
+    """Decimals that give typical values four significant digits, or `POWERS` of ten."""
+    numbers = [abs(v) for v in values if not isinstance(v, str) and v is not None]
+    numbers = [v for v in numbers if 0.0 < v < math.inf]
+    if not numbers:
+        return 2
+    # The median: a few absurd labels, which this page is about, must not decide.
+    typical = float(np.median(numbers))
+    # All of a column in one way; `format_number` spares only what is far too long.
+    return POWERS if typical >= LONGEST_TYPICAL else max(3 - math.floor(math.log10(typical)), 0)
+
+
+def _digits_of(report: Report) -> Digits:
+    lines = report.lines[:MAX_LINES]
+    fitted = _decimals(line.fitted for line in lines)
+    given = [line.given for line in lines if not isinstance(line.given, str)]
+    whole = all(float(v).is_integer() for v in given if math.isfinite(v))
+    return Digits(
+        given=0 if whole and fitted != POWERS else fitted,
+        fitted=fitted,
+        threshold=_decimals(
+            [report.path.chosen]
+            if report.path and _finite(report.path.chosen)
+            else [line.left_at for line in lines]
+        ),
+    )
+
+
+def _value(value: float | str | None, decimals: int) -> str:
+    """A label as HTML: the name of its class, or a number."""
+    return html_text(value) if isinstance(value, str) else format_number(value, decimals)
+
+
+def _figures(report: Report, digits: Digits) -> str:
+    """The numbers of the summary."""
+    share = report.n_removed / report.n_labelled if report.n_labelled else 0.0
+    pairs = [
+        ("Rows", f"{report.n_rows:,}"),
+        ("With a label", f"{report.n_labelled:,}"),
+        ("Without one", f"{report.n_unlabelled:,}"),
+        ("Not believed", f"{100 * share:.1f} %"),
+    ]
+    if report.scale is not None and math.isfinite(report.scale):
+        # Three digits: it is an estimate.
+        scale = float(f"{report.scale:.3g}")
+        pairs.append(("Noise σ̂", format_number(scale, max(_decimals([scale]) - 1, 0))))
+    if report.path is not None and math.isfinite(report.path.chosen):
+        pairs.append(("Threshold ξ", format_number(report.path.chosen, digits.threshold)))
+    return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in pairs)
+
+
+# --- the table ------------------------------------------------------------------------------
+
+
+def _json(value: object) -> str:
+    """JSON that can stand inside a script element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _number(value: float | None) -> float | None:
+    """Short and finite, or None: JSON knows no NaN."""
+    return float(f"{value:.7g}") if value is not None and math.isfinite(value) else None
+
+
+def _cell(value: float | str | None, *, exact: bool = False) -> float | str | None:
+    if isinstance(value, str):
+        return plain_text(value)
+    if exact and value is not None and math.isfinite(value):
+        return float(value)
+    return _number(value)
+
+
+COLUMNS = (
+    "row", "given", "fitted", "lower", "upper", "residual", "left_at", "quality", "verdict",
+    "reason", "neighbours",
+)  # fmt: skip
+
+
+def _record(line: LabelLine) -> list[Any]:
+    """A line in the order of `COLUMNS`."""
+    return [
+        plain_text(line.row),
+        _cell(line.given, exact=True),
+        _cell(line.fitted),
+        _number(line.lower),
+        _number(line.upper),
+        _number(line.residual),
+        _number(line.left_at),
+        _number(line.quality),
+        plain_text(line.verdict),
+        plain_text(line.reason, LONGEST_SENTENCE),
+        [
+            [plain_text(n.row), _cell(n.given), _number(n.similarity)]
+            for n in line.neighbours[:MAX_NEIGHBOURS]
+        ],
+    ]
+
+
+def _fitting_lines(lines: Sequence[LabelLine]) -> Sequence[LabelLine]:
+    """The worst lines, as many as the size of the page allows."""
+    used = 0
+    for k, line in enumerate(lines[:MAX_LINES]):
+        used += len(_json(_record(line)).encode())
+        if used > MAX_LINES_BYTES:
+            return lines[:k]
+    return lines[:MAX_LINES]
+
+
+def _payload(shown: Sequence[LabelLine], digits: Digits) -> dict[str, object]:
+    """What report.js reads."""
+    return {
+        "columns": COLUMNS,
+        "digits": asdict(digits),
+        "verdictClass": VERDICT_CLASS,
+        "lines": [_record(line) for line in shown],
+    }
+
+
+def _table_class(kind: str, shown: Sequence[LabelLine]) -> str:
+    """The kind of labels, and the columns that hold nothing."""
+    empty = [
+        f"without-{name}"
+        for name in ("lower", "left_at")
+        if not any(_finite(getattr(line, name)) for line in shown)
+    ]
+    return " ".join([kind, *empty])
+
+
+def _first(lines: Sequence[LabelLine]) -> Iterable[tuple[int, LabelLine]]:
+    return enumerate(lines[:STATIC_LINES], start=1)
+
+
+def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
+    """A row for readers without JavaScript: the reason is open. report.js makes its own."""
+    # The numbers of the record, so that both tables round the same ones.
+    row, given, fitted, lower, upper, residual, left_at, quality, *_ = _record(line)
+    interval = MISSING
+    if lower is not None and upper is not None:
+        ends = (format_number(end, digits.fitted) for end in (lower, upper))
+        interval = " to ".join(ends)
+    cells = [
+        ("rank", str(rank)),
+        ("row", escape(row)),
+        ("number label", _value(given, digits.given)),
+        ("number label", _value(fitted, digits.fitted)),
+        ("number wide interval", interval),
+        ("number wide", format_number(residual, 2, signed=True)),
+        ("number wide left-at", format_number(left_at, digits.threshold)),
+        ("number wide", format_number(quality, 3)),
+    ]
+    verdict = (
+        f'<td class="verdict {VERDICT_CLASS.get(line.verdict, "kept")}">'
+        f"<span>{html_text(line.verdict)}</span></td>"
+    )
+    body = "".join(f'<td class="{name}">{text}</td>' for name, text in cells)
+    reason = f'<tr class="detail"><td colspan="9">{html_text(line.reason, 200)}</td></tr>'
+    return f'<tr class="line">{body}{verdict}</tr>{reason}'
+
+
+# --- pictures -------------------------------------------------------------------------------
+
+
+def _sample(points: Points, drawable: Mask) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the kept and of the removed labels to draw, each in the order of rows.
+
+    Those farthest out are always there; of the others a sample that is the same in each run.
+    """
+    rng = np.random.default_rng(0)
+
+    def thin(index: np.ndarray, most: int) -> np.ndarray:
+        if len(index) <= most:
+            return index
+        far = np.argsort(-np.abs(np.nan_to_num(points.residual[index])), kind="stable")
+        rest = rng.choice(far[most // 10 :], most - most // 10, replace=False)
+        return np.sort(index[np.concatenate([far[: most // 10], rest])])
+
+    removed = np.asarray(points.removed, dtype=bool)
+    return (
+        thin(np.flatnonzero(drawable & ~removed), MAX_KEPT_MARKS),
+        thin(np.flatnonzero(drawable & removed), MAX_REMOVED_MARKS),
+    )
+
+
+LEGEND = (
+    '<ul class="legend"><li class="kept">kept</li><li class="removed">not believed</li></ul>'
+)
+
+
+def _drawn(kept: np.ndarray, removed: np.ndarray, points: Points, outside: int) -> str:
+    """Which of the labels the picture holds, if not all."""
+    n_removed = int(np.sum(points.removed))
+    n_kept = len(points.removed) - n_removed
+    told = ""
+    if len(kept) < n_kept:
+        told += f" {len(kept):,} of {n_kept:,} kept labels are drawn"
+        told += " and" if len(removed) < n_removed else "."
+    if len(removed) < n_removed:
+        told += f" {len(removed):,} of {n_removed:,} that are not believed."
+    if outside:
+        lie, them = ("lies", "it is") if outside == 1 else ("lie", "they are")
+        told += f" {outside:,} {lie} farther out; {them} drawn at the edge."
+    return told
+
+
+def _scatter(
+    points: Points,
+    x: Vector,
+    y: Vector,
+    include_y: Sequence[float],
+    lines: dict[str, int],
+    hint: Callable[[int], str],
+) -> tuple[str, tuple[Axis, Axis], str]:
+    """Marks, axes, and a sentence on what is not drawn."""
+    kept, removed = _sample(points, np.isfinite(x) & np.isfinite(y))
+    believed = ~np.asarray(points.removed, dtype=bool)
+    x_axis, y_axis = axis_for(x, x[believed]), axis_for(y, y[believed], include_y)
+    drawn = np.concatenate([kept, removed])
+    beyond = [
+        (values[drawn] < axis.low) | (values[drawn] > axis.high)
+        for values, axis in ((x, x_axis), (y, y_axis))
+    ]
+    marks = dots(x_axis.place(x[kept]), y_axis.place(y[kept]))
+    crosses = "".join(
+        cross(a, b, lines.get(str(points.row[i])), hint(i))
+        for i, a, b in zip(
+            removed, x_axis.place(x[removed]), y_axis.place(y[removed]), strict=True
+        )
+    )
+    told = _drawn(kept, removed, points, int(np.sum(beyond[0] | beyond[1])))
+    return marks + f'<g class="crosses">{crosses}</g>', (x_axis, y_axis), told
+
+
+def _plots(report: Report, n_shown: int, digits: Digits) -> str:
+    lines: dict[str, int] = {}
+    for k, line in enumerate(report.lines[:n_shown]):
+        lines.setdefault(str(line.row), k)
+    first = (
+        _fit_plot(report.points, lines, digits)
+        if report.kind == "regression"
+        else _class_table(report.points)
+    )
+    plots = first + _residual_plot(report, lines)
+    return plots + (_path_plot(report.path, digits) if report.path else "")
+
+
+def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
+    given, fitted = (np.asarray(v, dtype=float) for v in (points.given, points.fitted))
+
+    def hint(i: int) -> str:
+        row = html_text(points.row[i], 40)
+        return (
+            f"Row {row}: given {format_number(given[i], digits.given)}, "
+            f"fitted {format_number(fitted[i], digits.fitted)}"
+        )
+
+    marks, axes, told = _scatter(points, given, fitted, (), lines, hint)
+    low, high = max(axis.low for axis in axes), min(axis.high for axis in axes)
+    diagonal = ""
+    if low < high:
+        x1, x2 = (percent(axes[0].place(v)) for v in (low, high))
+        y1, y2 = (percent(1 - axes[1].place(v)) for v in (low, high))
+        diagonal = f'<line class="guide" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>'
+    return plot(
+        "fit",
+        "Fitted against given",
+        f"On the dashed line both agree.{told}",
+        ("Given", "Fitted"),
+        axes,
+        diagonal + marks,
+        LEGEND,
+    )
+
+
+def _residual_plot(report: Report, lines: dict[str, int]) -> str:
+    points = report.points
+    residual = np.asarray(points.residual, dtype=float)
+    by_value = report.kind == "regression"
+    x = np.asarray(points.fitted if by_value else np.arange(1, len(residual) + 1), dtype=float)
+
+    def hint(i: int) -> str:
+        size = format_number(residual[i], 2, signed=True)
+        return f"Row {html_text(points.row[i], 40)}: residual {size} σ̂"
+
+    xi = points.threshold if _finite(points.threshold) else None
+    include = (0.0,) if xi is None else (-xi, 0.0, xi)
+    marks, axes, told = _scatter(points, x, residual, include, lines, hint)
+    zero = percent(1 - axes[1].place(0.0))
+    band = f'<line class="guide" x1="0" x2="100%" y1="{zero}" y2="{zero}"/>'
+    caption = "Each is the distance of a label from the fit made without it."
+    if xi is not None:
+        top, bottom = (1 - float(axes[1].place(v)) for v in (xi, -xi))
+        band = (
+            f'<rect class="band" x="0" width="100%" y="{percent(top)}" '
+            f'height="{percent(bottom - top)}"/>{band}'
+        )
+        caption += f" The band is the threshold, ±ξ = ±{format_number(xi, 2)} σ̂."
+    return plot(
+        "residuals",
+        "Residuals",
+        caption + told,
+        ("Fitted" if by_value else "Label, in the order of the table",
+         "Leave-one-out residual, in σ̂"),
+        axes,
+        band + marks,
+        LEGEND,
+    )  # fmt: skip
+
+
+def _path_plot(path: PathSummary, digits: Digits) -> str:
+    steps = np.asarray(path.thresholds, dtype=float)
+    free = np.asarray(path.free, dtype=float)
+    usable = (steps > SMALLEST) & (steps < LARGEST)
+    steps, free = steps[usable], free[usable]
+    if not len(steps):
+        return ""
+    every = np.unique(np.linspace(0, len(steps) - 1, MAX_PATH_POINTS).round().astype(int))
+    steps, free = steps[every], free[every]
+    chosen = path.chosen if SMALLEST < path.chosen < LARGEST else None
+    ends = np.array([*steps, *([] if chosen is None else [chosen])])
+    low, high = float(ends.min()), float(ends.max())
+    if high > 20 * low:
+        x_axis = Axis(low / 1.1, high * 1.1, log=True)
+    else:
+        x_axis = axis_for(ends, ends, (low, high))
+    y_axis = Axis(0.0, max(float(free.max()) * 1.06, 1.0))
+    xs = np.round(1000 * x_axis.place(steps), 1)
+    ys = np.round(1000 * (1 - y_axis.place(free)), 1)
+    stairs = "".join(f"H{a:g}V{b:g}" for a, b in zip(xs[1:], ys[1:], strict=True))
+    marks = (
+        '<svg class="stairs" viewBox="0 0 1000 1000" preserveAspectRatio="none" '
+        f'width="100%" height="100%"><path d="M{xs[0]:g} {ys[0]:g}{stairs}"/></svg>'
+    )
+    caption = "As the threshold falls, more labels reach it and stop pulling harder."
+    if chosen is not None:
+        at = float(x_axis.place(chosen))
+        side, shift = ("end", 2) if at > 0.5 else ("start", -2)
+        marks += (
+            f'<line class="chosen" x1="{percent(at)}" x2="{percent(at)}" y1="0" y2="100%"/>'
+            f'<text class="chosen" x="{percent(at)}" y="0" dx="{shift}" dy="-7" '
+            f'text-anchor="{side}">chosen ξ = {format_number(chosen, digits.threshold)}</text>'
+        )
+        caption += " The dashed line is the threshold of this fit."
+    return plot(
+        "path",
+        "Threshold path",
+        caption,
+        ("Threshold ξ" + (", logarithmic" if x_axis.log else ""), "Free labels"),
+        (x_axis, y_axis),
+        marks,
+    )
+
+
+def _class_table(points: Points) -> str:
+    """Given against fitted classes: counts, and how many of them are not believed."""
+    usable = np.isfinite(points.given) & np.isfinite(points.fitted)
+    given, fitted = (np.asarray(v)[usable].astype(int) for v in (points.given, points.fitted))
+    n = len(points.classes)
+    if not n:
+        return ""
+    # The most frequent classes by name, the others gathered in a last one.
+    frequency = np.bincount(np.concatenate([given, fitted]), minlength=n)
+    named = np.sort(np.argsort(-frequency, kind="stable")[:MAX_CLASSES])
+    place = np.full(n, len(named))
+    place[named] = np.arange(len(named))
+    names = [html_text(points.classes[k], 40) for k in named]
+    if n > len(named):
+        names.append(f"{n - len(named):,} others")
+    size = len(names)
+    cell = place[given] * size + place[fitted]
+    counts = np.bincount(cell, minlength=size**2).reshape(size, size)
+    doubted = np.asarray(points.removed, dtype=bool)[usable]
+    removed = np.bincount(cell[doubted], minlength=size**2).reshape(size, size)
+    heads = "".join(f'<th scope="col">{name}</th>' for name in names)
+    rows = "".join(
+        f'<tr><th scope="row">{name}</th>'
+        + "".join(_class_cell(counts[i], removed[i], i, j) for j in range(size))
+        + "</tr>"
+        for i, name in enumerate(names)
+    )
+    return f"""<figure class="fit" aria-labelledby="fit-title">
+<h2 id="fit-title">Fitted against given</h2>
+<div class="scroll" tabindex="0" role="region" aria-labelledby="fit-title">
+<table class="classes"><thead><tr><th scope="col">Given ↓ fitted →</th>{heads}</tr></thead>
+<tbody>{rows}</tbody></table></div>
+<figcaption>Labels by the class given and the class fitted; the stronger the shade, the larger
+the share of the row. <span class="mark">✕</span> counts those that are not
+believed.</figcaption>
+</figure>
+"""
+
+
+def _class_cell(counts: np.ndarray, removed: np.ndarray, i: int, j: int) -> str:
+    heat = math.ceil(5 * counts[j] / max(int(counts.sum()), 1))
+    same = " same" if i == j else ""
+    doubt = (
+        f' <span class="mark"><span aria-hidden="true">✕</span>'
+        f'<span class="unseen">not believed: </span>{removed[j]:,}</span>'
+        if removed[j]
+        else ""
+    )
+    return f'<td class="heat-{heat}{same}">{counts[j]:,}{doubt}</td>'

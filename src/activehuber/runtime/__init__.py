@@ -1,0 +1,1 @@
+"""The process around the mathematics: interrupts, streams, memory, one line for a person."""

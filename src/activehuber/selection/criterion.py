@@ -1,0 +1,247 @@
+"""How well labels are foretold by the others, in closed form, and the slopes of that.
+
+On l labels in use, with A = Q + diag(μ), μ_i = m/s_i, m = 2Sλ, and
+
+    P = A⁻¹ − A⁻¹1 (1ᵀA⁻¹1)⁻¹ 1ᵀA⁻¹          (A⁻¹ without an intercept),
+
+the least-squares fit without one unit of label i misses it by
+
+    e_i = g_i / D_i ,    g = P y ,    D_i = (1 − p_i)/μ_i + p_i P_ii ,    p_i = min(1, 1/s_i).
+
+Widths and m are moved to lower L = log Σ s_i √(e_i² + ε²), a smooth mean absolute error. With
+w_i = ∂L/∂e_i, u_i = w_i/D_i and t_i = w_i g_i p_i/D_i², a change dA of the matrix changes L by
+
+    ⟨M, dA⟩ ,    M = P diag(t) P − ½ (P u gᵀ + g uᵀP) ,
+
+so one product of matrices gives the slopes for all widths at once. Codes ±1 of classes are
+scored by their `evidence` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy.optimize import minimize
+
+from activehuber._typing import Mask, Matrix, Vector
+from activehuber.numerics import robust
+from activehuber.numerics.likelihood import TINY, freedom, log_evidence
+from activehuber.numerics.linalg import (
+    BreakdownError,
+    cholesky_in_place,
+    inverse_in_place,
+    multiply,
+    multiply_symmetric,
+    solve_cholesky,
+    subtract_outer,
+)
+from activehuber.selection.candidates import Family, Point
+
+# Where widths and the ridge may be moved.
+WIDTH_RANGE = (1e-4, 1e3)
+RIDGE_RANGE = (1e-5, 30.0)
+# Decimals of log widths and log ridges at the end of a move: a tenth of a per cent of them.
+DECIMALS = 3
+# A Gaussian prior on log widths around their mean, in units of one label's log-likelihood:
+# many widths overfit few labels otherwise.
+WIDTH_PRIOR = 1.0
+# ε of the criterion, in robust standard deviations of the labels.
+SMOOTHING = 0.03
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labelled rows as the search sees them.
+
+    Attributes
+    ----------
+    y : ndarray of shape (l,), or (l, k) for k codes of classes
+    weights : ndarray of shape (l,)
+    trusted : ndarray of shape (l,), bool
+    fit_intercept : bool
+    """
+
+    y: Vector
+    weights: Vector
+    trusted: Mask
+    fit_intercept: bool
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def total_weight(self) -> float:
+        """S."""
+        return float(self.weights.sum())
+
+    def take(self, rows: np.ndarray) -> Labels:
+        """Some of them."""
+        return Labels(self.y[rows], self.weights[rows], self.trusted[rows], self.fit_intercept)
+
+
+def projected_inverse(Q: Matrix, mu: Vector, fit_intercept: bool) -> Matrix:
+    """P of the module's docstring, shape (l, l); Q is overwritten."""
+    return projected_inverse_and_log_det(Q, mu, fit_intercept)[0]
+
+
+def projected_inverse_and_log_det(
+    Q: Matrix, mu: Vector, fit_intercept: bool
+) -> tuple[Matrix, float]:
+    """P, and log |A|, with an intercept log |A| + log 1ᵀA⁻¹1; Q is overwritten."""
+    Q.flat[:: len(Q) + 1] += mu
+    factor = cholesky_in_place(Q)
+    log_det = 2.0 * float(np.sum(np.log(np.diagonal(factor))))
+    inverse = inverse_in_place(factor)
+    if fit_intercept:
+        sums = inverse.sum(axis=1)
+        subtract_outer(inverse, sums, sums / sums.sum())
+        log_det += float(np.log(sums.sum()))
+    return inverse, log_det
+
+
+def leave_one_out_parts(P: Matrix, labels: Labels, mu: Vector) -> tuple[Matrix, Matrix]:
+    """g = P y and D, both (l, k): g/D are leave-one-out errors of the least-squares fit."""
+    share = np.minimum(1.0, 1.0 / labels.weights)
+    D = (1.0 - share) / mu + share * np.diagonal(P)
+    return multiply_symmetric(P, labels.y.reshape(len(labels), -1)), D[:, None]
+
+
+def fold_errors(P: Matrix, labels: Labels, folds: Sequence[np.ndarray]) -> Vector:
+    """Errors of the least-squares fit on folds left out together, shape (l,).
+
+    Without the labels of a fold B their errors are (P_BB)⁻¹ (P y)_B, as one label's is g/D; the
+    ridge stays, so μ is not that of fewer labels. Folds, as indices, cover all labels.
+    """
+    pulls = multiply_symmetric(P, labels.y)
+    errors = np.empty(len(labels))
+    for part in folds:
+        block = cholesky_in_place(np.ascontiguousarray(P[np.ix_(part, part)]))
+        errors[part] = solve_cholesky(block, pulls[part])
+    return errors
+
+
+def criterion(
+    family: Family, labels: Labels, theta: Vector, log_ridge: float, smoothing: float
+) -> tuple[float, Vector, float]:
+    """L, its slopes in the log factors, and its slope in log m; columns of y are summed.
+
+    Parameters
+    ----------
+    smoothing : float
+        ε, in units of y.
+    """
+    weights, y = labels.weights[:, None], labels.y.reshape(len(labels), -1)
+    mu = np.exp(log_ridge) / weights
+    P = projected_inverse(
+        family.gram(theta, float(np.exp(log_ridge))), mu[:, 0], labels.fit_intercept
+    )
+    share = np.minimum(1.0, 1.0 / weights)
+    g, D = leave_one_out_parts(P, labels, mu[:, 0])
+    errors = g / D
+    sizes = np.sqrt(errors**2 + smoothing**2)
+    total = float(np.sum(weights * sizes))
+    w = weights * errors / (sizes * total)
+    t = np.sum(w * g * share / D**2, axis=1)
+    M = multiply(P * t, P)
+    pulls = multiply_symmetric(P, w / D) @ g.T
+    M -= 0.5 * (pulls + pulls.T)
+    explicit = float(np.sum(w * g * (1.0 - share) / (mu * D**2)))
+    slope_ridge = float(np.diagonal(M) @ mu[:, 0]) + explicit
+    level = np.log(total / (labels.total_weight * y.shape[1]))
+    return level, family.slopes(theta, M), slope_ridge
+
+
+def evidence(Q: Matrix, labels: Labels, ridge: float) -> float:
+    """Log evidence of the labels per unit of weight; overwrites Q. See `likelihood`.
+
+    For flipped codes it chose a little better than the leave-one-out Brier score on small sets
+    (0.3 points of accuracy on inner splits of five), and worse on a larger one.
+    """
+    return log_evidence(Q, labels.y, labels.weights, ridge, border=labels.fit_intercept)
+
+
+def surprise(
+    family: Family, labels: Labels, theta: Vector, log_ridge: float
+) -> tuple[float, Vector, float]:
+    """Minus the `evidence`, its slopes in the log factors, and its slope in log m.
+
+    With M = (P − (S − 1) ggᵀ/yᵀg)/2S, averaged over columns, a change dA changes it by ⟨M, dA⟩.
+    """
+    ridge, total = float(np.exp(log_ridge)), labels.total_weight
+    y, degrees = (
+        labels.y.reshape(len(labels), -1),
+        freedom(labels.weights, border=labels.fit_intercept),
+    )
+    P, level = projected_inverse_and_log_det(
+        family.gram(theta, ridge), ridge / labels.weights, labels.fit_intercept
+    )
+    g = multiply_symmetric(P, y)
+    # Zero for a column of equal codes: the rows looked at may miss a class.
+    sizes = np.maximum(np.einsum("ij,ij->j", y, g), TINY)
+    level += degrees * float(np.mean(np.log(sizes))) + (total - len(labels)) * log_ridge
+    M = P - multiply(g * (degrees / (len(sizes) * sizes)), np.ascontiguousarray(g.T))
+    slope = float(np.diagonal(M) @ (ridge / labels.weights)) + total - len(labels)
+    half = 0.5 / total
+    return half * level, half * family.slopes(theta, M), half * slope
+
+
+Goal = Callable[[Family, Labels, Vector, float], tuple[float, Vector, float]]
+
+
+def improve(
+    point: Point,
+    labels: Labels,
+    kept: Mask,
+    steps: int,
+    *,
+    move_ridge: bool = True,
+    goal: Goal | None = None,
+    ridge_range: tuple[float, float] = RIDGE_RANGE,
+) -> Point:
+    """Lower a goal on the kept labels by L-BFGS in log widths and log m.
+
+    The goal is `criterion` if none is given.
+    """
+    rows = np.flatnonzero(kept)
+    family, some = point.family.take(rows), labels.take(rows)
+    if len(rows) < 3:
+        return point
+    if goal is None:
+        smoothing = SMOOTHING * robust.label_scale(some.y, some.weights)
+        if smoothing == 0.0:
+            return point
+        goal = partial(criterion, smoothing=smoothing)
+    pull = WIDTH_PRIOR / some.total_weight if len(point.theta) > 1 else 0.0
+
+    def objective(z: Vector) -> tuple[float, Vector]:
+        try:
+            level, slopes, slope = goal(family, some, z[:-1], z[-1])
+        except BreakdownError:
+            return 1e3, np.zeros_like(z)
+        away = z[:-1] - z[:-1].mean() if len(z) > 1 else z[:-1]
+        level += 0.5 * pull * float(away @ away)
+        return level, np.append(slopes + pull * away, slope)
+
+    start = np.append(point.theta, point.log_ridge)
+    low, high = np.log(WIDTH_RANGE)
+    bounds = [(low, high)] * len(point.theta)
+    ends = tuple(np.log(ridge_range))
+    bounds.append(ends if move_ridge else (point.log_ridge, point.log_ridge))
+    found = minimize(
+        objective,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": steps, "ftol": 1e-5},
+    )
+    if not np.all(np.isfinite(found.x)):
+        return point
+    # The last digits are those of rounding, which follows threads and processors: they go.
+    end = np.clip(np.round(found.x, DECIMALS), *np.transpose(bounds))
+    if objective(end)[0] >= objective(start)[0]:
+        return point
+    return Point(point.family, end[:-1], float(end[-1]))

@@ -1,0 +1,201 @@
+"""Between resolved settings and the search: families of kernels, and settings at a point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from activehuber._typing import Matrix, Vector
+from activehuber.fitting.fit import Data, Settings, reduced_gram
+from activehuber.labels import refinement
+from activehuber.numerics import robust
+from activehuber.selection.candidates import VIEWS, WIDTH_KERNELS, Family, Part, Point
+from activehuber.selection.criterion import Labels
+from activehuber.selection.scoring import Mode, judge
+from activehuber.selection.search import (
+    RIDGES,
+    WIDTH_FACTORS,
+    Choice,
+    Plan,
+    grid,
+    search,
+    search_classes,
+)
+
+# Labels that a choice can rest on at all.
+FEWEST_LABELS = 3
+
+
+def check_enough_labels(data: Data, remedy: str) -> None:
+    """Raise unless there are labels enough for a choice to rest on."""
+    count = int(np.count_nonzero(data.labelled[:, 0]))
+    if count < FEWEST_LABELS:
+        raise ValueError(
+            f"choosing parameters needs at least {FEWEST_LABELS} labels, got {count} "
+            f"(n_samples={len(data.y)}); {remedy}"
+        )
+
+
+def labels_of(data: Data, fit_intercept: bool) -> tuple[Labels, float]:
+    """The labels of the first target in units of their scale, and that scale.
+
+    Centred so that no digits are lost, and rounded so that units cannot decide.
+    """
+    rows = data.labelled[:, 0]
+    y, weights = data.y[rows, 0], data.weights[rows]
+    centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
+    scale = robust.label_scale(y, weights) or 1.0
+    y = refinement.rounded_labels(y - centre, scale)
+    return Labels(y, weights, data.trusted[rows, 0], fit_intercept), scale
+
+
+def codes_of(data: Data, fit_intercept: bool) -> Labels:
+    """Codes of ±1, one column a target."""
+    rows = data.labelled[:, 0]
+    return Labels(data.y[rows], data.weights[rows], data.trusted[rows, 0], fit_intercept)
+
+
+def family_of(settings: Settings, data: Data, *, move_widths: bool) -> Family:
+    """All kernels of the settings on the labelled rows, with one width to move."""
+    rows = np.flatnonzero(data.labelled.any(axis=1))
+    m = len(settings.views)
+    weights = np.full(m, 1.0 / m) if settings.view_weights is None else settings.view_weights
+    parts = []
+    for view, weight in zip(settings.views, weights, strict=True):
+        X = view.select(data.X)
+        X = X[np.ix_(rows, rows)] if settings.precomputed else X[rows]
+        moves = move_widths and view.kernel.name in WIDTH_KERNELS
+        place = np.full(X.shape[1], 0 if moves else -1)
+        parts.append(Part(view.kernel, np.ascontiguousarray(X), float(weight) ** 2, place))
+    name = str(settings.views[0].kernel.name) if m == 1 else VIEWS
+    return Family(name, tuple(parts), int(any(part.moves for part in parts)))
+
+
+def settings_at(settings: Settings, point: Point, total_weight: float) -> Settings:
+    """The settings with the widths and the alpha of a point."""
+    parts = zip(settings.views, point.family.parts, strict=True)
+    views = tuple(replace(view, kernel=part.at(point.theta)) for view, part in parts)
+    return replace(
+        settings,
+        views=views,
+        alpha=point.ridge / (2.0 * total_weight),
+        manifold=point.family.manifold or settings.manifold,
+    )
+
+
+def choose(
+    candidates: Sequence[Settings],
+    data: Data,
+    manifolds: Sequence[float],
+    plan: Plan,
+    *,
+    move_widths: bool = True,
+) -> Choice:
+    """The best point among candidates that differ in their kernels.
+
+    Parameters
+    ----------
+    candidates : sequence of Settings
+        With manifold 0.
+    manifolds : sequence of float
+        To be tried; anything above zero (or agreement above zero) is tried at the best points
+        of the search without.
+    plan : Plan
+        Without graphs.
+    """
+    data, order = _ordered(candidates, data, manifolds)
+    labels, scale = labels_of(data, candidates[0].fit_intercept)
+    families, plan = _prepare(candidates, data, manifolds, plan, move_widths)
+    choice = search(families, labels, plan).times(scale)
+    held_out = np.full(len(data.y), np.nan)
+    held_out[order[data.labelled[:, 0]]] = choice.held_out
+    return replace(choice, held_out=held_out)
+
+
+def choose_for_classes(
+    candidates: Sequence[Settings], data: Data, manifolds: Sequence[float], plan: Plan
+) -> Choice:
+    """The same for codes of ±1 in the columns of y."""
+    data, _ = _ordered(candidates, data, manifolds)
+    families, plan = _prepare(candidates, data, manifolds, plan, True)
+    return search_classes(families, codes_of(data, candidates[0].fit_intercept), plan)
+
+
+def grid_errors(
+    candidates: Sequence[Settings], data: Data, manifolds: Sequence[float], plan: Plan
+) -> Iterator[tuple[Point, Mode, Vector]]:
+    """Every point of the grid and every removal, with its leave-one-out errors."""
+    labels, scale = labels_of(data, candidates[0].fit_intercept)
+    families, plan = _prepare(candidates, data, manifolds, plan, True)
+    everything = list(families) if plan.without_graph else []
+    everything += [make(family) for make in plan.with_graph for family in families]
+    for family, point, Q in grid(everything, np.arange(len(labels)), plan):
+        for removal in plan.removals:
+            if removal is None:
+                continue  # the threshold to bind at is a matter of the whole search
+            mode = Mode(None if removal == np.inf else removal)
+            verdict = judge(Q, labels, point.ridge, mode)
+            if verdict is not None:
+                yield replace(point, family=family), mode, scale * verdict.errors
+
+
+def _ordered(
+    candidates: Sequence[Settings], data: Data, manifolds: Sequence[float]
+) -> tuple[Data, np.ndarray]:
+    """The rows in an order of their own, and which they are: folds and parts follow it."""
+    with_graph = any(manifold > 0.0 for manifold in manifolds)
+    if not all(each.knows_rows_by_value(with_graph=with_graph) for each in candidates):
+        return data, np.arange(len(data.y))
+    precomputed = candidates[0].precomputed
+    order = data.order(precomputed=precomputed)
+    return data.take(order, precomputed=precomputed), order
+
+
+def _prepare(
+    candidates: Sequence[Settings],
+    data: Data,
+    manifolds: Sequence[float],
+    plan: Plan,
+    move_widths: bool,
+) -> tuple[list[Family], Plan]:
+    """Families, one a candidate, and the plan with its graphs."""
+    coupled = candidates[0].agreement > 0.0
+    total = data.total_weight
+    families = [family_of(each, data, move_widths=move_widths) for each in candidates]
+    of_kernel = {f.name: each for f, each in zip(families, candidates, strict=True)}
+    graphs = [float(m) for m in manifolds if m > 0.0 or coupled]
+    makers = tuple(_WithGraph(of_kernel, manifold, data, total) for manifold in graphs)
+    plain = not coupled and any(m == 0.0 for m in manifolds)
+    return families, replace(plan, with_graph=makers, without_graph=plain)
+
+
+@dataclass(frozen=True)
+class _WithGraph:
+    """Makes a family whose Q knows the graph, or the agreement between views."""
+
+    of_kernel: dict[str, Settings]
+    manifold: float
+    data: Data
+    total_weight: float
+
+    def __call__(self, family: Family) -> Family:
+        settings = replace(self.of_kernel[family.name], manifold=self.manifold)
+
+        def reduce(theta: Vector, ridge: float) -> Matrix:
+            point = Point(family, theta, float(np.log(ridge)))
+            return reduced_gram(settings_at(settings, point, self.total_weight), self.data)
+
+        return replace(family, manifold=self.manifold, reduce=reduce)
+
+
+def default_plan(total_weight: float, alpha: float | None = None, **changes) -> Plan:
+    """The plan of the default search; a given alpha stays."""
+    ridges = RIDGES if alpha is None else (2.0 * total_weight * alpha,)
+    return Plan(
+        log_factors=tuple(np.log(WIDTH_FACTORS)),
+        log_ridges=tuple(np.log(ridges)),
+        move_ridge=alpha is None,
+        **changes,
+    )

@@ -1,0 +1,141 @@
+"""Leave-one-out residuals in closed form.
+
+With A = Q + diag(μ) and B the free block of A, bordered by ones when there is an intercept,
+
+    free i:   e_i = r_i / (1 − h_i),      h_i = 1 − μ_i (B⁻¹)_ii
+    bound i:  e_i = r_i + q_i v_i,        q_i = Q_ii − k̃ᵀ B⁻¹ k̃ ,  k̃ = (Q_Fi; 1)
+
+exact as long as leaving the label out moves no other label between free and bound; ℓ, ξ, the
+kernel and the graph stay, and the row stays as an unlabelled one. A label of weight s > 1
+stands for s equal ones, of which one is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from activehuber._typing import Mask, Vector
+from activehuber.problem.problem import Problem
+from activehuber.solver import newton
+from activehuber.solver.newton import Solution
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """What the other labels say of each label.
+
+    Attributes
+    ----------
+    residuals : ndarray of shape (l,)
+        y_i minus the prediction of the fit without label i; for labels not in use the
+        plain residual.
+    variance : ndarray of shape (l,)
+        q_i: the prior variance of the prediction at row i that the other labels leave.
+    ridge : ndarray of shape (l,)
+        μ of one unit of weight; noise of variance σ² makes e_i vary as σ²(1 + q_i/μ_i).
+    missing : ndarray of shape (l,)
+        Prior variance that an approximation of the kernel leaves out at row i, beyond what it
+        leaves out at the median row; 0 without one. It tells how little is known there, as q
+        does, but takes no part in the fit.
+    """
+
+    residuals: Vector
+    variance: Vector
+    ridge: Vector
+    missing: Vector
+
+    @property
+    def inflation(self) -> Vector:
+        """√(1 + q/μ): by how much the scale of e_i exceeds that of the noise."""
+        return np.sqrt(1.0 + self.variance / self.ridge)
+
+
+def leave_one_out(
+    problem: Problem, solution: Solution, residuals: Vector, mu: Vector, threshold: float
+) -> LeaveOneOut:
+    """Closed form for every labelled row; see the module's docstring.
+
+    Parameters
+    ----------
+    residuals : ndarray of shape (l,)
+        y − b − f on all labelled rows.
+    mu : ndarray of shape (l,)
+        The μ that `solution` was computed with.
+    threshold : float
+        ξ; used only where the closed form does not exist (an intercept and fewer than two
+        free labels): there the model is fitted again without each label.
+    """
+    free = solution.free
+    share = np.minimum(1.0, 1.0 / problem.weights)
+    ridge = mu / share
+    if problem.fit_intercept and units(problem.weights, free) < 2.0:
+        refitted = np.array(
+            [refit_without(problem, solution, i, threshold) for i in range(len(mu))]
+        )
+        return LeaveOneOut(refitted, problem.gram.diagonal.copy(), ridge, problem.gram.missing)
+    inverse, schur = _diagonals(problem, solution)
+    leverage = np.where(free, np.clip(1.0 - mu * inverse, 0.0, 1.0), 0.0)
+    left = np.maximum(1.0 - leverage * share, 1e-15)
+    # Written with `inverse`, since 1 − h cancels when h is near one.
+    left = np.where(free & (share == 1.0), np.maximum(mu * inverse, 1e-15), left)
+    errors = np.where(free, residuals / left, residuals + schur * solution.v * share)
+    variance = np.where(free, mu * leverage / left, np.maximum(schur, 0.0))
+    return LeaveOneOut(errors, variance, ridge, problem.gram.missing)
+
+
+def rough_leave_one_out(
+    known: LeaveOneOut, solution: Solution, residuals: Vector, mu: Vector
+) -> LeaveOneOut:
+    """Leave-one-out residuals with the variances q of another pattern: no factor is needed.
+
+    With all labels free q is too small by what the bound ones would have told, which is
+    enough to compare points of a path.
+    """
+    grown = residuals * (1.0 + known.variance / known.ridge)
+    share = mu / known.ridge
+    errors = np.where(solution.free, grown, residuals + known.variance * solution.v * share)
+    return LeaveOneOut(errors, known.variance, known.ridge, known.missing)
+
+
+def units(weights: Vector, chosen: Mask) -> float:
+    """How many labels the chosen ones stand for: weight s > 1 is s equal labels."""
+    return float(np.sum(np.maximum(weights[chosen], 1.0)))
+
+
+def _diagonals(problem: Problem, solution: Solution) -> tuple[Vector, Vector]:
+    """diag(B⁻¹) on free rows and the Schur diagonal elsewhere, border included."""
+    if solution.factor is None:
+        return np.zeros_like(problem.y), problem.gram.diagonal.copy()
+    return solution.factor.diagonals(border=problem.fit_intercept)
+
+
+def refit_without(problem: Problem, start: Solution, row: int, threshold: float) -> float:
+    """The leave-one-out residual of one label by fitting again, whatever moves."""
+    if not problem.active[row]:
+        return float(problem.y[row] - start.intercept - start.fitted[row])
+    weights, active = problem.weights.copy(), problem.active.copy()
+    if weights[row] > 1.0:
+        weights[row] -= 1.0
+    else:
+        active[row] = False
+    if not np.any(active):
+        return float(problem.y[row])
+    # α is scaled so that μ = 2Sλ/s keeps its value for the other labels.
+    total = float(weights[active].sum())
+    without = replace(
+        problem,
+        weights=weights,
+        active=active,
+        alpha=problem.alpha * problem.total_weight / total,
+    )
+    solution = newton.solve(without, threshold, start=_restricted(start, problem, row))
+    b = without.intercept_for(solution.fitted, threshold)
+    return float(problem.y[row] - b - solution.fitted[row])
+
+
+def _restricted(start: Solution, problem: Problem, row: int) -> Solution:
+    v = start.v.copy()
+    v[row] = 0.0
+    return replace(start, v=v, fitted=problem.gram.matvec(v))
