@@ -24,7 +24,7 @@ from sklearn.datasets import make_moons, make_swiss_roll
 from activehuber import HLRegressor, View, graphs
 from activehuber.kernels.kernel import Kernel
 from activehuber.operators.dense import DenseGram
-from activehuber.problem.reduction import Part, build_part, expand_views
+from activehuber.problem.reduction import ExpandedView, build_part, expand_views
 from benchmarks.protocol import semi_supervised_split, summary
 
 N_TRAIN, N_TEST, SHARE = 300, 300, 0.05
@@ -58,7 +58,7 @@ def no_manifold(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def evidence(
-    parts: list[Part],
+    parts: list[ExpandedView],
     y: np.ndarray,
     alpha: float,
     manifold: float = 0.0,

@@ -9,8 +9,8 @@ from activehuber import HLRegressor
 from activehuber.crowd import counter as module
 from activehuber.crowd import features
 from activehuber.crowd.counter import (
+    CounterSearch,
     Footage,
-    Search,
     Setting,
     Tried,
     contiguous_folds,
@@ -43,7 +43,7 @@ def made_up(rng, n=120, motion=False):
 
 def search_of(described, y):
     """A search in which all readable frames may take part."""
-    return Search(Footage(described, np.flatnonzero(described.readable)), y)
+    return CounterSearch(Footage(described, np.flatnonzero(described.readable)), y)
 
 
 def every_third(truth):

@@ -11,7 +11,7 @@ from skimage.feature import graycomatrix, graycoprops, local_binary_pattern
 from activehuber.crowd import features
 from activehuber.crowd.features import (
     Backgrounds,
-    Look,
+    FrameDescription,
     cells,
     co_occurrence,
     describe_frames,
@@ -59,7 +59,7 @@ def plain_look(foreground, **parts):
     shape = foreground.shape
     zeros = np.zeros(shape, np.float32)
     mask = foreground.astype(np.uint8)
-    look = Look(np.zeros(shape, np.uint8), zeros, zeros, zeros, mask, mask)
+    look = FrameDescription(np.zeros(shape, np.uint8), zeros, zeros, zeros, mask, mask)
     return replace(look, **parts)
 
 

@@ -125,7 +125,7 @@ def test_a_flank_comes_back_and_wrong_labels_do_not():
     y[:8] += rng.choice([-2.0, 2.0], 8)
     gram = DenseGram(oracles.gram("rbf", X, gamma=3.0))
     problem = Problem(gram, y, np.ones(120), 1e-4, True, np.ones(120, dtype=bool))
-    search = refinement._Search(problem, 3.5, np.zeros(120, dtype=bool))
+    search = refinement._AdaptiveSearch(problem, 3.5, np.zeros(120, dtype=bool))
     search.source = gram.inverse_source(problem.mu, border=True)
     kept = (np.arange(120) >= 8) & (np.arange(120) < 110)
     assert not np.any(search._inside(search._fit(kept))[110:])  # label by label none would

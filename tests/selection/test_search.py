@@ -11,21 +11,21 @@ from activehuber.kernels.kernel import Kernel
 from activehuber.selection import criterion
 from activehuber.selection import scoring as judging
 from activehuber.selection import search as selection
-from activehuber.selection.candidates import Family, Part, Point
-from activehuber.selection.criterion import Labels
+from activehuber.selection.candidates import Family, MovableKernel, Point
+from activehuber.selection.criterion import ObservedLabels
 from activehuber.selection.scoring import Mode
 from activehuber.selection.search import Plan
 from tests import oracles
 
 
 def family(name, X, gamma=0.3, share=1.0):
-    part = Part(Kernel(name, gamma), X, share, np.zeros(X.shape[1], dtype=int))
+    part = MovableKernel(Kernel(name, gamma), X, share, np.zeros(X.shape[1], dtype=int))
     return Family(name, (part,), 1)
 
 
 def labels(y, weights=None, fit_intercept=True):
     weights = np.ones(len(y)) if weights is None else weights
-    return Labels(y, weights, np.zeros(len(y), dtype=bool), fit_intercept)
+    return ObservedLabels(y, weights, np.zeros(len(y), dtype=bool), fit_intercept)
 
 
 def wiggly(rng, n=60, d=3):
@@ -149,9 +149,9 @@ def test_slopes_equal_finite_differences(kernel, many, columns, fit_intercept, r
 def test_slopes_of_views(rng):
     X, y = wiggly(rng, 30, 4)
     parts = (
-        Part(Kernel("rbf", 0.5), X[:, :2].copy(), 0.25, np.zeros(2, dtype=int)),
-        Part(Kernel("laplacian", 0.2), X[:, 2:].copy(), 0.25, np.zeros(2, dtype=int)),
-        Part(Kernel("linear"), X.copy(), 0.25, np.full(4, -1)),
+        MovableKernel(Kernel("rbf", 0.5), X[:, :2].copy(), 0.25, np.zeros(2, dtype=int)),
+        MovableKernel(Kernel("laplacian", 0.2), X[:, 2:].copy(), 0.25, np.zeros(2, dtype=int)),
+        MovableKernel(Kernel("linear"), X.copy(), 0.25, np.full(4, -1)),
     )
     members = Family("views", parts, 1).one_width_each()
     assert members.n_widths == 2

@@ -516,13 +516,14 @@ def test_expanded_in_blocks(monkeypatch):
 
 def certify(path, X, y, weights=None, count=8, **params):
     """Certificates at random thresholds, as the estimator computes them."""
-    from activehuber.fitting.fit import _Target, _Task
+    from activehuber.fitting.target import Target
+    from activehuber.fitting.task import Task
     from activehuber.problem.problem import certificate
 
     model = HLRegressor(**params)
     data = model._check_data(X, y, weights, None)
-    task = _Task(model._resolve(X, data), data)
-    c = _Target(task, 0).reduction.weights
+    task = Task(model._resolve(X, data), data)
+    c = Target(task, 0).reduction.weights
     s = np.where(np.isnan(path.y), 0.0, data.weights)[task.rows]
     low, high = np.log(path.thresholds[[-1, 0]])
     for xi in np.exp(np.random.default_rng(0).uniform(low, high, count)):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from activehuber.problem.problem import Problem
-from activehuber.problem.reduction import Operator, Part, expand_views
+from activehuber.problem.reduction import ExpandedView, Operator, expand_views
 from activehuber.solver import newton
 from activehuber.solver import polishing as recovery
 from activehuber.solver.polishing import recover
@@ -26,7 +26,7 @@ class Case:
         self.M = oracles.knn_laplacian(X, 4)[0] if graph else None
         features = np.linalg.cholesky(self.K + 1e-12 * np.eye(20)) if graph else None
         self.manifold = 1e-2 if graph else 0.0
-        part = Part(Operator(matrix=self.K), features, self.M)
+        part = ExpandedView(Operator(matrix=self.K), features, self.M)
         expansion = expand_views([part], alpha=ALPHA, manifold=self.manifold, agreement=0.0)
         self.reduction = expansion.reduce(ROWS, np.ones(1), intercept)
         self.weights = np.random.default_rng(seed).uniform(0.5, 2.0, 20)
@@ -326,7 +326,7 @@ def test_refinement_carries_the_intercept_along(centred):
     if centred:
         Phi = np.random.default_rng(0).normal(size=(20, 3)) + 2.0
         case.K = Phi @ Phi.T
-        part = Part(Operator(features=Phi), Phi, None)
+        part = ExpandedView(Operator(features=Phi), Phi, None)
         expansion = expand_views([part], alpha=ALPHA, manifold=0.0, agreement=0.0)
         case.reduction = expansion.reduce(ROWS, np.ones(1), True)
         case.problem = replace(case.problem, gram=case.reduction.gram)

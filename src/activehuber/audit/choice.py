@@ -29,7 +29,7 @@ USUAL_PASSES = 25
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenModel:
     """The model and how it came about.
 
     Attributes
@@ -75,7 +75,7 @@ def _chooser(classify: bool, views: list[View] | None, random_state: int) -> Any
     return HLRegressorCV(views=views, removals=(DEFAULT_REMOVAL,), random_state=random_state)
 
 
-def choose_and_fit(estimator: Any, table: Encoded, options: Options) -> Choice:
+def choose_and_fit(estimator: Any, table: Encoded, options: Options) -> ChosenModel:
     """Parameters chosen on some labels if there are many, and the model of all."""
     labels, X = table.labels, table.rows
     rows = np.flatnonzero(labels.given)
@@ -106,7 +106,7 @@ def choose_and_fit(estimator: Any, table: Encoded, options: Options) -> Choice:
         except (ValueError, TypeError) as error:
             raise TableError(first_line(error)) from error
     notes = tuple(dict.fromkeys(f"Warning: {first_line(w.message)}." for w in caught))
-    return Choice(model, selection, len(rows), tuple(n.replace("..", ".") for n in notes))
+    return ChosenModel(model, selection, len(rows), tuple(n.replace("..", ".") for n in notes))
 
 
 def _fit_to_all(
@@ -126,14 +126,14 @@ def _fit_to_all(
         n_components=max(1, options.n_components // len(model.views or [None])),
         random_state=options.random_state,
     )
-    watch = _Watch(options.tell, 0.2, 0.7)
+    watch = _Progress(options.tell, 0.2, 0.7)
     model.fit(WatchedRows(table.rows, watch.pass_begins), labels, trusted=trusted)
     _ = model.label_quality_
     watch.tell = None  # the model keeps its rows, not who watched them
 
 
 @dataclass
-class _Watch:
+class _Progress:
     """Passes over the rows as progress: how many there will be no one knows before."""
 
     tell: Progress | None

@@ -10,21 +10,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from activehuber._typing import Vector
-from activehuber.audit.choice import Choice
+from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded, Options
 from activehuber.audit.reasons import reasons_of
 from activehuber.audit.similar import Similar, similar_rows
 from activehuber.audit.threshold_path import FollowedPath, follow_path, left_at
-from activehuber.audit.verdicts import Judged, judge, worst_first
+from activehuber.audit.verdicts import Verdicts, judge, worst_first
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Findings:
     """What is known of l labels, in the order of the rows.
 
     Attributes
     ----------
-    judged : Judged
+    judged : Verdicts
     order : ndarray of shape (l,), int
         Places of the labels, worst first.
     similar : Similar
@@ -37,7 +37,7 @@ class Evidence:
         What to say of how the evidence was found.
     """
 
-    judged: Judged
+    judged: Verdicts
     order: np.ndarray
     similar: Similar
     path: FollowedPath | None
@@ -46,7 +46,7 @@ class Evidence:
     notes: tuple[str, ...]
 
 
-def gather(choice: Choice, table: Encoded, options: Options) -> Evidence:
+def gather(choice: ChosenModel, table: Encoded, options: Options) -> Findings:
     """The evidence of a fitted model on the labels of its table."""
     options.tell(0.7, "following the threshold")
     path, path_notes = follow_path(choice.regressor, table.labels)
@@ -54,7 +54,7 @@ def gather(choice: Choice, table: Encoded, options: Options) -> Evidence:
     judged = judge(choice, table.labels, table.trusted, options.coverage)
     order = worst_first(judged)
     similar = similar_rows(choice.regressor, table.rows, judged, order, options)
-    return Evidence(
+    return Findings(
         judged,
         order,
         similar,

@@ -89,7 +89,7 @@ def say_nothing(share: float, words: str) -> None:
 
 
 @dataclass(frozen=True)
-class Labels:
+class TargetColumn:
     """Labels as they came and as the fit sees them.
 
     Attributes
@@ -107,7 +107,7 @@ class Labels:
     name: str
 
     @classmethod
-    def read(cls, y: Any, n_rows: int, *, classify: bool, name: str | None) -> Labels:
+    def read(cls, y: Any, n_rows: int, *, classify: bool, name: str | None) -> TargetColumn:
         """Labels of `n_rows` rows, or one line that says which of them are none."""
         import pandas as pd
 
@@ -223,7 +223,7 @@ def row_names(ids: Any, n_rows: int) -> tuple[np.ndarray, str]:
     return names, name
 
 
-def hash_of(frame: pd.DataFrame, labels: Labels) -> str:
+def hash_of(frame: pd.DataFrame, labels: TargetColumn) -> str:
     """SHA-256 of the columns' names and cells as text, and of the labels."""
     out = hashlib.sha256()
     for name in frame.columns:
@@ -247,7 +247,7 @@ class Encoded:
         What made numbers of its columns.
     rows : Rows
         The numbers, wherever they are.
-    labels : Labels
+    labels : TargetColumn
     trusted : ndarray of shape (n,), bool
     names : ndarray of shape (n,)
         Of the rows; `id_name` is the name of their column.
@@ -259,7 +259,7 @@ class Encoded:
 
     features: TableFeatures
     rows: Rows
-    labels: Labels
+    labels: TargetColumn
     trusted: Mask
     names: np.ndarray
     id_name: str

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from activehuber._typing import Vector
-from activehuber.audit.choice import Choice
-from activehuber.audit.evidence import Evidence
+from activehuber.audit.choice import ChosenModel
+from activehuber.audit.evidence import Findings
 from activehuber.audit.inputs import Encoded, objects
 from activehuber.audit.summary import Summary
 from activehuber.audit.threshold_path import FollowedPath
@@ -32,7 +32,7 @@ CSV_ROWS = 50_000
 PATH_POINTS = 1_000
 
 
-def labels_table(table: Encoded, evidence: Evidence) -> pd.DataFrame:
+def labels_table(table: Encoded, evidence: Findings) -> pd.DataFrame:
     """One row a label, worst first; see `Audit`."""
     judged, order = evidence.judged, evidence.order
     word = np.array(judged.classes, dtype=object)
@@ -54,7 +54,7 @@ def labels_table(table: Encoded, evidence: Evidence) -> pd.DataFrame:
     return _frame(table, judged.rows[order], columns)
 
 
-def predictions_table(choice: Choice, table: Encoded, coverage: float) -> pd.DataFrame:
+def predictions_table(choice: ChosenModel, table: Encoded, coverage: float) -> pd.DataFrame:
     """One row for each without a label; see `Audit`."""
     rows = np.flatnonzero(~table.labels.given)
     exact = choice.regressor._settings.approximation is None
@@ -145,7 +145,7 @@ def as_polars(frame: pd.DataFrame) -> Any:
 
 
 def page_of(
-    title: str, summary: Summary, choice: Choice, table: Encoded, evidence: Evidence
+    title: str, summary: Summary, choice: ChosenModel, table: Encoded, evidence: Findings
 ) -> Report:
     """What the page shows."""
     judged = evidence.judged
@@ -180,7 +180,7 @@ def page_of(
     )
 
 
-def _label_lines(evidence: Evidence, names: np.ndarray) -> tuple[LabelLine, ...]:
+def _label_lines(evidence: Findings, names: np.ndarray) -> tuple[LabelLine, ...]:
     """The worst labels, as many as the page may show."""
     judged = evidence.judged
 

@@ -16,9 +16,9 @@ from activehuber.audit.inputs import (
     AUTO,
     N_COMPONENTS,
     Encoded,
-    Labels,
     Options,
     Progress,
+    TargetColumn,
     row_names,
     say_nothing,
 )
@@ -90,7 +90,7 @@ def audit_parquet(
     own = [name for name in (target, identity, trusted) if name]
     as_text = [name for name in own if classify or name != target]
     frame = arrow_frame(dataset.to_table(columns=own), as_text)
-    labels = Labels.read(frame[target], len(frame), classify=classify, name=target)
+    labels = TargetColumn.read(frame[target], len(frame), classify=classify, name=target)
     mask = np.zeros(len(frame), dtype=bool)
     if trusted is not None:
         mask = mask_of_words(frame[trusted], trusted)

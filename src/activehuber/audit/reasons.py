@@ -9,14 +9,14 @@ import numpy as np
 
 from activehuber.audit.inputs import Encoded
 from activehuber.audit.similar import Similar
-from activehuber.audit.verdicts import Judged
+from activehuber.audit.verdicts import Verdicts
 from activehuber.data.tables import listed, shortened
 
 # Labels of at least this size are written with a power of ten.
 LONGEST_PLAIN = 1e9
 
 
-def reasons_of(judged: Judged, similar: Similar, table: Encoded) -> list[str]:
+def reasons_of(judged: Verdicts, similar: Similar, table: Encoded) -> list[str]:
     """One sentence a label, in the order of the rows."""
     reasons = _class_reasons if judged.classes else _number_reasons
     out = reasons(judged, similar)
@@ -29,7 +29,7 @@ def reasons_of(judged: Judged, similar: Similar, table: Encoded) -> list[str]:
     return out
 
 
-def _number_reasons(judged: Judged, similar: Similar) -> list[str]:
+def _number_reasons(judged: Verdicts, similar: Similar) -> list[str]:
     half = judged.half
     usual, width = _decimals(half, 0.0), rough(half)
     certain = usual is not None and np.isfinite(half) and half > 0.0
@@ -49,7 +49,7 @@ def _number_reasons(judged: Judged, similar: Similar) -> list[str]:
     return out
 
 
-def _class_reasons(judged: Judged, similar: Similar) -> list[str]:
+def _class_reasons(judged: Verdicts, similar: Similar) -> list[str]:
     name = [shortened(word) for word in judged.classes]
     given, expected = judged.given.astype(int).tolist(), judged.expected.astype(int).tolist()
     pairs = zip(given, expected, strict=True)

@@ -13,10 +13,10 @@ import numpy as np
 
 from activehuber._typing import Matrix, Vector
 from activehuber.audit.inputs import Options
-from activehuber.audit.verdicts import Judged
+from activehuber.audit.verdicts import Verdicts
 from activehuber.data.rows import Rows, blas_threads, one_blas_thread
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.fitting.fit import ViewSettings
+from activehuber.fitting.settings import ViewSettings
 
 # Most similar rows that are named.
 N_NEIGHBOURS = 5
@@ -53,7 +53,7 @@ class Similar:
 
 
 def similar_rows(
-    model: HLRegressor, X: Rows, judged: Judged, order: np.ndarray, options: Options
+    model: HLRegressor, X: Rows, judged: Verdicts, order: np.ndarray, options: Options
 ) -> Similar:
     """For the worst labels the labels in use most similar to them; `order` is worst first."""
     wanted = order[:MOST_EXPLAINED]
@@ -71,7 +71,7 @@ def similar_rows(
         nothing = np.empty((len(wanted), 0))
         return Similar(wanted, nothing.astype(int), nothing)
     views, weights = model._settings.views, model._fitted[0].view_weights
-    kernel = _Kernel(views, weights, X.take(judged.rows[pool]))
+    kernel = _SumOfKernels(views, weights, X.take(judged.rows[pool]))
     asked = X.take(judged.rows[wanted])
     in_pool = np.full(len(judged.rows), -1)
     in_pool[pool] = np.arange(len(pool))
@@ -88,7 +88,7 @@ def similar_rows(
     return Similar(wanted, near, np.concatenate([values for _, values in found]), notes)
 
 
-class _Kernel:
+class _SumOfKernels:
     """Similarity to some rows, as the kernel of Σ_α c^α f^α sees it."""
 
     def __init__(self, views: tuple[ViewSettings, ...], weights: Vector, rows: Matrix) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from activehuber.audit.choice import Choice
-from activehuber.audit.evidence import Evidence
-from activehuber.audit.inputs import Encoded, Labels, Options
+from activehuber.audit.choice import ChosenModel
+from activehuber.audit.evidence import Findings
+from activehuber.audit.inputs import Encoded, Options, TargetColumn
 from activehuber.audit.reasons import rough
-from activehuber.audit.verdicts import Judged
+from activehuber.audit.verdicts import Verdicts
 from activehuber.data.tables import listed, shortened
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.views import View
@@ -79,7 +79,9 @@ class Summary:
     settings: tuple[tuple[str, str], ...]
 
 
-def summarise(choice: Choice, table: Encoded, evidence: Evidence, options: Options) -> Summary:
+def summarise(
+    choice: ChosenModel, table: Encoded, evidence: Findings, options: Options
+) -> Summary:
     """Counts and sentences on a fit and its evidence."""
     labels, features, n_rows = table.labels, table.features, len(table.rows)
     judged = evidence.judged
@@ -109,7 +111,7 @@ def summarise(choice: Choice, table: Encoded, evidence: Evidence, options: Optio
     )
 
 
-def _explained(judged: Judged) -> float:
+def _explained(judged: Verdicts) -> float:
     """How well the other rows foretell the kept labels: R², or agreement for classes."""
     kept = ~judged.removed
     if judged.classes:
@@ -123,9 +125,9 @@ def _explained(judged: Judged) -> float:
 
 
 def _findings(
-    choice: Choice,
-    labels: Labels,
-    judged: Judged,
+    choice: ChosenModel,
+    labels: TargetColumn,
+    judged: Verdicts,
     explained: float,
     scale: float | None,
     coverage: float,
@@ -186,7 +188,7 @@ def _on_approximation(regressor: HLRegressor) -> list[str]:
 
 
 def _settings(
-    choice: Choice,
+    choice: ChosenModel,
     regressor: HLRegressor,
     parameters: dict[str, Any],
     options: Options,

@@ -19,9 +19,9 @@ from activehuber.audit.inputs import (
     AUTO,
     N_COMPONENTS,
     Encoded,
-    Labels,
     Options,
     Progress,
+    TargetColumn,
     check_coverage,
     check_trusted,
     hash_of,
@@ -289,7 +289,7 @@ def audit(
         title,
     )
     frame = as_frame(X)
-    labels = Labels.read(y, len(frame), classify=classify, name=target)
+    labels = TargetColumn.read(y, len(frame), classify=classify, name=target)
     mask = check_trusted(trusted, len(frame))
     names, id_name = row_names(ids, len(frame))
     options.tell(0.02, "making numbers of the columns")

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from activehuber._typing import Vector
-from activehuber.audit.inputs import Labels
+from activehuber.audit.inputs import TargetColumn
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.fitting.fit import Data, reduced_gram
+from activehuber.fitting.fit import reduced_gram
+from activehuber.fitting.settings import Data
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
@@ -42,7 +43,9 @@ class FollowedPath:
     states: np.ndarray
 
 
-def follow_path(model: HLRegressor, labels: Labels) -> tuple[FollowedPath | None, list[str]]:
+def follow_path(
+    model: HLRegressor, labels: TargetColumn
+) -> tuple[FollowedPath | None, list[str]]:
     """The path with all labels in use, down to the fit's own ξ, and what to say of it.
 
     That of the reduced problem: coefficients, most of the work of `huber_path`, are not needed.
@@ -66,7 +69,7 @@ def follow_path(model: HLRegressor, labels: Labels) -> tuple[FollowedPath | None
         return None, ["The path over the threshold is too ill-conditioned to be followed."]
 
 
-def _problem_of_all(model: HLRegressor, labels: Labels) -> Problem:
+def _problem_of_all(model: HLRegressor, labels: TargetColumn) -> Problem:
     assert model.X_fit_ is not None  # audit has features, no Gram matrix
     data = Data(model.X_fit_, *model._labels_fit)
     settings = replace(model._settings, view_weights=model._fitted[0].view_weights)

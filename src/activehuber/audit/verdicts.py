@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from activehuber._typing import Mask, Vector
-from activehuber.audit.choice import Choice
-from activehuber.audit.inputs import Labels
+from activehuber.audit.choice import ChosenModel
+from activehuber.audit.inputs import TargetColumn
 from activehuber.data.tables import plain_text
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.intervals import half_width
@@ -21,7 +21,7 @@ NOT_BELIEVED, KEPT, TRUSTED = "not believed", "kept", "trusted"
 
 
 @dataclass(frozen=True)
-class Judged:
+class Verdicts:
     """Evidence on the labels, arrays of shape (l,), in the order of the rows.
 
     Attributes
@@ -61,7 +61,9 @@ class Judged:
         return self.fitted + self.half
 
 
-def judge(choice: Choice, labels: Labels, trusted: Mask, coverage: float) -> Judged:
+def judge(
+    choice: ChosenModel, labels: TargetColumn, trusted: Mask, coverage: float
+) -> Verdicts:
     """What the model says of every label that was given."""
     rows = np.flatnonzero(labels.given)
     model = choice.estimator
@@ -77,7 +79,7 @@ def judge(choice: Choice, labels: Labels, trusted: Mask, coverage: float) -> Jud
     left_out = np.asarray(model.loo_residuals_)[rows]
     used = ~shared["removed"]
     weights = model._labels_fit[1][rows[used]]
-    return Judged(
+    return Verdicts(
         given=given,
         fitted=given - np.asarray(model.residuals_)[rows],
         expected=given - left_out,
@@ -90,8 +92,8 @@ def judge(choice: Choice, labels: Labels, trusted: Mask, coverage: float) -> Jud
 
 
 def _judge_classes(
-    model: HLClassifier, labels: Labels, rows: np.ndarray, shared: dict[str, Any]
-) -> Judged:
+    model: HLClassifier, labels: TargetColumn, rows: np.ndarray, shared: dict[str, Any]
+) -> Verdicts:
     classes = [plain_text(name) for name in model.classes_]
     place = {name: number for number, name in enumerate(classes)}
     own = np.array([place[str(value)] for value in labels.values[rows]])
@@ -106,7 +108,7 @@ def _judge_classes(
         fitted, expected = (np.argmax(codes - e, axis=1) for e in (residuals, left_out))
         mine = left_out[np.arange(len(rows)), own]
         residual = _in_units(mine, np.asarray(model.estimator_.scale_)[own])
-    return Judged(
+    return Verdicts(
         given=own.astype(np.float64),
         fitted=fitted.astype(np.float64),
         expected=expected.astype(np.float64),
@@ -124,7 +126,7 @@ def _in_units(values: Vector, scale: float | Vector) -> Vector:
     return np.where(scale > 0.0, values / np.where(scale > 0.0, scale, 1.0), far)
 
 
-def worst_first(judged: Judged) -> np.ndarray:
+def worst_first(judged: Verdicts) -> np.ndarray:
     """The order of labels: by quality, then by the size of the residual, then by row."""
     quality = np.where(np.isnan(judged.quality), np.inf, judged.quality)
     return np.lexsort((judged.rows, -np.abs(judged.residual), quality))

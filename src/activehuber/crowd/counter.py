@@ -32,7 +32,7 @@ from activehuber.fitting.fit import reduced_gram
 from activehuber.labels.refinement import DEFAULT_REMOVAL
 from activehuber.labels.thresholds import EFFICIENT
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.selection.criterion import Labels, fold_errors, projected_inverse
+from activehuber.selection.criterion import ObservedLabels, fold_errors, projected_inverse
 from activehuber.selection.scoring import (
     Mode,
     common_scale,
@@ -113,7 +113,7 @@ class Scaling:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class CounterPart:
     """Features that one kernel sees.
 
     Attributes
@@ -129,7 +129,7 @@ class Part:
     columns: np.ndarray
     lasting: Lasting | None
 
-    def learning(self, rows: Matrix, numbers: np.ndarray) -> Part:
+    def learning(self, rows: Matrix, numbers: np.ndarray) -> CounterPart:
         """The same with what lasts learnt from further frames too, with features (n, k)."""
         if self.lasting is None:
             return self
@@ -147,7 +147,7 @@ class Preparation:
     """From features as they were described to rows of the fit."""
 
     scaling: Scaling
-    parts: tuple[Part, ...]
+    parts: tuple[CounterPart, ...]
 
     def __call__(self, values: Matrix) -> Matrix:
         """Rows of the fit (n, k) from features (n, d)."""
@@ -356,7 +356,7 @@ class Footage:
             lasting = None
             if setting.lag > 0:
                 lasting = self._components_of(name, columns).lasting(setting.lag)
-            parts.append(Part(name, columns, lasting))
+            parts.append(CounterPart(name, columns, lasting))
         return Preparation(self.scaling, tuple(parts))
 
     def _components_of(self, name: str, columns: np.ndarray) -> Components:
@@ -392,7 +392,7 @@ class Tried:
     foretold: Vector
 
 
-class Search:
+class CounterSearch:
     """Settings tried on the counted frames of a sequence.
 
     Attributes
@@ -426,7 +426,7 @@ class Search:
 
     def problem(
         self, setting: Setting, also: Sequence[int] | np.ndarray = ()
-    ) -> tuple[Matrix, Labels]:
+    ) -> tuple[Matrix, ObservedLabels]:
         """Q between the counted frames, followed by others, and the labels of all these.
 
         Parameters
@@ -439,7 +439,7 @@ class Search:
         Returns
         -------
         Q : ndarray of shape (l + u, l + u)
-        labels : Labels
+        labels : ObservedLabels
         """
         also = np.asarray(also, dtype=int)
         params, part = self.parameters(setting)
@@ -530,7 +530,9 @@ class Search:
         return other if gains.mean() > CLEAR * error else than
 
 
-def foretold(Q: Matrix, across: Matrix, P: Matrix, labels: Labels, ridge: float) -> Vector:
+def foretold(
+    Q: Matrix, across: Matrix, P: Matrix, labels: ObservedLabels, ridge: float
+) -> Vector:
     """Counts of other frames by least squares, shape (u,).
 
     Parameters
@@ -541,7 +543,7 @@ def foretold(Q: Matrix, across: Matrix, P: Matrix, labels: Labels, ridge: float)
         Between other frames and labels.
     P : ndarray of shape (l, l)
         The projected inverse of Q with the ridge.
-    labels : Labels
+    labels : ObservedLabels
     ridge : float
 
     Returns
@@ -553,12 +555,12 @@ def foretold(Q: Matrix, across: Matrix, P: Matrix, labels: Labels, ridge: float)
     return across @ coefficients + intercept
 
 
-def choose(search: Search, *, uncounted: bool, report: Report) -> Setting:
+def choose(search: CounterSearch, *, uncounted: bool, report: Report) -> Setting:
     """Walk through what can be chosen, one thing after the other.
 
     Parameters
     ----------
-    search : Search
+    search : CounterSearch
     uncounted : bool
         Whether frames without a count may take part, in what lasts as in the graph.
     report : callable
@@ -648,8 +650,8 @@ def fit_counter(
         )
     given = np.flatnonzero(described.readable & ~np.isnan(counts).all(axis=1))
     footage = Footage(described, frames_to_use(described, given) if uncounted else given)
-    setting = choose(Search(footage, thinned(total)), uncounted=uncounted, report=report)
-    search = Search(footage, total)
+    setting = choose(CounterSearch(footage, thinned(total)), uncounted=uncounted, report=report)
+    search = CounterSearch(footage, total)
     params, part = search.parameters(setting)
     if not setting.uses_uncounted:
         part = given  # of two targets one alone may be given: such frames count too
@@ -660,7 +662,9 @@ def fit_counter(
     believed[part] = np.where(first.removed_.reshape(len(part), -1), np.nan, counts[part])
     columns = [*believed.T, believed.sum(axis=1)] if len(names) > 1 else [*believed.T]
     labels = believed[part] if len(names) > 1 else believed[part, 0]
-    intervals = [_interval(Search(footage, c), setting, bound, coverage) for c in columns]
+    intervals = [
+        _interval(CounterSearch(footage, c), setting, bound, coverage) for c in columns
+    ]
     counter = Counter(
         model=HLRegressor(**params, threshold=bound).fit(rows[part], labels),
         setting=setting,
@@ -683,7 +687,7 @@ def fit_counter(
 
 
 def _interval(
-    search: Search, setting: Setting, bound: float, coverage: float
+    search: CounterSearch, setting: Setting, bound: float, coverage: float
 ) -> tuple[float, float]:
     """Half the width of an interval over √(1 + count), and the mean absolute error."""
     errors = held_out(search, setting, bound)
@@ -723,7 +727,7 @@ def _judged(params: dict[str, Any], rows: Matrix, counts: Matrix) -> tuple[HLReg
     return model, bound if bound > 0.0 else np.inf
 
 
-def held_out(search: Search, setting: Setting, bound: float) -> Vector:
+def held_out(search: CounterSearch, setting: Setting, bound: float) -> Vector:
     """Errors of counted frames on contiguous folds, shape (l,)."""
     Q, labels = search.problem(setting)
     folds = contiguous_folds(len(labels), FOLDS[0])

@@ -417,7 +417,7 @@ def difference(image: Image, background: Image, roi: Mask) -> tuple[Floats, Floa
 
 
 @dataclass(frozen=True)
-class Look:
+class FrameDescription:
     """A frame at working size, compared with its background.
 
     Attributes
@@ -440,7 +440,7 @@ class Look:
     surely: NDArray[np.uint8]
 
 
-def look_at(image: Image, background: Image, scene: Scene) -> Look:
+def look_at(image: Image, background: Image, scene: Scene) -> FrameDescription:
     """Find what is not background in a frame of working size."""
     cv2 = load_opencv()
     evened, apart = difference(image, background, scene.roi)
@@ -450,7 +450,7 @@ def look_at(image: Image, background: Image, scene: Scene) -> Look:
     for level in (scene.level, SURELY * scene.level):
         mask = ((apart > level) & scene.roi).astype(np.uint8)
         masks.append(_without_specks(mask))
-    return Look(grey, across, down, apart, masks[0], masks[1])
+    return FrameDescription(grey, across, down, apart, masks[0], masks[1])
 
 
 def _without_specks(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -474,12 +474,14 @@ def strongest_gradients(colours: Floats) -> tuple[Floats, Floats]:
     return best_across, best_down
 
 
-def describe(look: Look, scene: Scene, flow: Floats | None = None) -> dict[str, list[Vector]]:
+def describe(
+    look: FrameDescription, scene: Scene, flow: Floats | None = None
+) -> dict[str, list[Vector]]:
     """The features of a frame, by view and in blocks.
 
     Parameters
     ----------
-    look : Look
+    look : FrameDescription
     scene : Scene
     flow : ndarray of shape (h, w) or None
         Pixels that things move to the right from the frame before; None without motion.
@@ -508,7 +510,7 @@ def cells(values: np.ndarray, pixels: int = CELL_PIXELS) -> Vector:
     return share * means.ravel().astype(float)
 
 
-def describe_size(look: Look, scene: Scene) -> list[Vector]:
+def describe_size(look: FrameDescription, scene: Scene) -> list[Vector]:
     """Areas in cells; area, perimeter, its directions, their ratio and blobs in the whole."""
     cv2 = load_opencv()
     area = 1.0 / scene.person**2
@@ -531,7 +533,7 @@ def quadrants(across: Floats, down: Floats) -> list[Mask]:
     return [same & ~steep, same & steep, ~same & steep, ~same & ~steep]
 
 
-def _blobs(look: Look, scene: Scene) -> float:
+def _blobs(look: FrameDescription, scene: Scene) -> float:
     """Connected pieces of foreground that are more than specks."""
     cv2 = load_opencv()
     count, _, stats, centres = cv2.connectedComponentsWithStats(look.foreground)
@@ -542,7 +544,7 @@ def _blobs(look: Look, scene: Scene) -> float:
     return float(np.sum(stats[1:, cv2.CC_STAT_AREA] > BLOB_SHARE * person**2))
 
 
-def describe_edges(look: Look, scene: Scene) -> list[Vector]:
+def describe_edges(look: FrameDescription, scene: Scene) -> list[Vector]:
     """Edges at three levels and Canny's in cells; directions in coarse cells; dimension."""
     cv2 = load_opencv()
     length = scene.roi / scene.person
@@ -568,7 +570,7 @@ def _dimension(edges: Mask) -> float:
     return float(np.polyfit(-np.log([2, 4, 8, 16]), boxes, 1)[0])
 
 
-def describe_texture(look: Look, scene: Scene) -> list[Vector]:
+def describe_texture(look: FrameDescription, scene: Scene) -> list[Vector]:
     """Binary patterns of the foreground in coarse cells; grey-level co-occurrence in all."""
     inside = look.foreground > 0
     codes = binary_patterns(look.grey)
@@ -618,7 +620,7 @@ def co_occurrence(grey: NDArray[np.uint8], inside: Mask) -> Matrix:
     return np.array(out)
 
 
-def describe_motion(look: Look, scene: Scene, flow: Floats) -> list[Vector]:
+def describe_motion(look: FrameDescription, scene: Scene, flow: Floats) -> list[Vector]:
     """Area and gradients of what moves left and of what moves right, in cells and in all."""
     cv2 = load_opencv()
     area, length = 1.0 / scene.person**2, 1.0 / scene.person
@@ -771,7 +773,7 @@ def _in_order(
         cv2.setNumThreads(threads)
 
 
-def overlay(image: Image, look: Look) -> Image:
+def overlay(image: Image, look: FrameDescription) -> Image:
     """The frame with its foreground tinted and outlined, to check by eye."""
     cv2 = load_opencv()
     out = image.copy()

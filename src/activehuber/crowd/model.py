@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, LinAlgWarning
 
-from activehuber.crowd.counter import Counter, Part, Preparation, Scaling, Setting
+from activehuber.crowd.counter import Counter, CounterPart, Preparation, Scaling, Setting
 from activehuber.crowd.features import MOTION, VIEWS, Scene, working_shape
 from activehuber.crowd.frames import Frames, Image
 from activehuber.crowd.lasting import Lasting
@@ -245,9 +245,9 @@ def _model_of(state: dict[str, Any]) -> CrowdModel:
     return CrowdModel(Scene(**state["scene"]), counter, state["empty"], columns)
 
 
-def _part_of(state: dict[str, Any]) -> Part:
+def _part_of(state: dict[str, Any]) -> CounterPart:
     if state["lasting"] is None:
-        return Part(**state)
+        return CounterPart(**state)
     lasting = Lasting(**state["lasting"])
     with warnings.catch_warnings():
         warnings.simplefilter("error", LinAlgWarning)
@@ -256,7 +256,7 @@ def _part_of(state: dict[str, Any]) -> Part:
         except (LinAlgError, LinAlgWarning):
             usable = False
     must_be(usable, "what lasts of its features", "finite", lasting.frames)
-    return Part(**{**state, "lasting": lasting})
+    return CounterPart(**{**state, "lasting": lasting})
 
 
 def check_same_camera(model: CrowdModel, frames: Frames) -> None:

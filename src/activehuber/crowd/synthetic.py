@@ -57,7 +57,7 @@ Walkers: TypeAlias = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class SyntheticScene:
     """What does not move.
 
     Attributes
@@ -78,7 +78,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Look:
+class Clothes:
     """Clothes and build of one person; colours are BGR."""
 
     skin: Colour
@@ -123,9 +123,9 @@ class Clip:
     perspective: Matrix
     background: Image
     fps: float
-    scene: Scene
+    scene: SyntheticScene
     walks: tuple[Walkers, ...]
-    looks: tuple[Look, ...]
+    looks: tuple[Clothes, ...]
     gains: Vector
     grain: NDArray[np.int16]
     shadows: bool
@@ -294,7 +294,7 @@ def _slow_curve(n: int, rng: np.random.Generator) -> Vector:
 
 def _build_scene(
     height: int, width: int, perspective: float, rng: np.random.Generator
-) -> Scene:
+) -> SyntheticScene:
     cv2 = load_opencv()
     rows = np.arange(height)
     top = FLOOR_TOP * height
@@ -319,7 +319,7 @@ def _build_scene(
     corners_of_region = np.array(REGION) * (width, height)
     cv2.fillConvexPoly(region, np.rint(corners_of_region).astype(np.int32), 1)
     background = np.clip(shaded, 0, 255).astype(np.uint8)
-    return Scene(background, heights, region.astype(bool), tuple(objects))
+    return SyntheticScene(background, heights, region.astype(bool), tuple(objects))
 
 
 def _patches(height: int, width: int, size: int, rng: np.random.Generator) -> Matrix:
@@ -401,7 +401,7 @@ def _paint_bench(
 
 
 def _walk(
-    scene: Scene,
+    scene: SyntheticScene,
     n_frames: int,
     people: tuple[int, int],
     seconds: float,
@@ -427,7 +427,7 @@ def _walk(
 
 
 def _newcomers(
-    scene: Scene,
+    scene: SyntheticScene,
     count: int,
     first: int,
     standing: float,
@@ -464,7 +464,9 @@ def _newcomers(
     return new
 
 
-def _step(walkers: Walkers, scene: Scene, seconds: float, people: tuple[int, int]) -> Walkers:
+def _step(
+    walkers: Walkers, scene: SyntheticScene, seconds: float, people: tuple[int, int]
+) -> Walkers:
     """Everyone a moment later; those far outside the picture are gone."""
     after = walkers.copy()
     walking = _is_walking(walkers)
@@ -485,7 +487,7 @@ def _step(walkers: Walkers, scene: Scene, seconds: float, people: tuple[int, int
 
 
 def _keep_between(
-    before: Walkers, after: Walkers, scene: Scene, people: tuple[int, int]
+    before: Walkers, after: Walkers, scene: SyntheticScene, people: tuple[int, int]
 ) -> Walkers:
     """The step with too many who enter held back, and too many who leave turned round."""
     was, now = _is_inside(before, scene), _is_inside(after, scene)
@@ -502,7 +504,7 @@ def _is_walking(walkers: Walkers) -> Mask:
     return (walkers["until_pause"] > 0) | (walkers["pause"] <= 0)
 
 
-def _walkable(scene: Scene) -> tuple[float, float]:
+def _walkable(scene: SyntheticScene) -> tuple[float, float]:
     """First and last row for feet: the middle of the person is then in a row of the region."""
     rows = np.arange(len(scene.heights))
     lines = np.flatnonzero(scene.roi.any(axis=1))
@@ -515,12 +517,12 @@ def _walkable(scene: Scene) -> tuple[float, float]:
     return float(found[0]), float(found[-1])
 
 
-def _height_at(scene: Scene, y: Vector) -> Vector:
+def _height_at(scene: SyntheticScene, y: Vector) -> Vector:
     rows = np.arange(len(scene.heights))
     return np.interp(y, rows, scene.heights)
 
 
-def _is_inside(walkers: Walkers, scene: Scene) -> Mask:
+def _is_inside(walkers: Walkers, scene: SyntheticScene) -> Mask:
     """Whether the middle between head and feet is in the region of interest, shape (n,)."""
     height, width = scene.roi.shape
     middle = walkers["y"] - 0.5 * walkers["tall"] * _height_at(scene, walkers["y"])
@@ -529,7 +531,7 @@ def _is_inside(walkers: Walkers, scene: Scene) -> Mask:
     return seen & scene.roi[np.clip(row, 0, height - 1), np.clip(column, 0, width - 1)]
 
 
-def _expected(walkers: Walkers, scene: Scene) -> int:
+def _expected(walkers: Walkers, scene: SyntheticScene) -> int:
     """How many are in the region or on their way into it."""
     centre = 0.5 * scene.roi.shape[1]
     coming = walkers["heading"] * (centre - walkers["x"]) > 0
@@ -539,7 +541,7 @@ def _expected(walkers: Walkers, scene: Scene) -> int:
 # --- drawing ----------------------------------------------------------------------------
 
 
-def _dress(floor: Vector, rng: np.random.Generator) -> Look:
+def _dress(floor: Vector, rng: np.random.Generator) -> Clothes:
     """Clothes for one person, some of them of nearly the colour of the floor."""
 
     def cloth(dark: float) -> Colour:
@@ -552,7 +554,7 @@ def _dress(floor: Vector, rng: np.random.Generator) -> Look:
 
     skin = np.array([120.0, 150.0, 200.0]) * rng.uniform(0.4, 1.1)
     hair = np.array([40.0, 52.0, 66.0]) * rng.uniform(0.4, 2.2)
-    return Look(
+    return Clothes(
         skin=_colour(skin),
         hair=_colour(hair),
         top=cloth(1.0),
@@ -568,7 +570,9 @@ def _colour(mixed: Vector) -> Colour:
     return blue, green, red
 
 
-def _draw(scene: Scene, walkers: Walkers, looks: tuple[Look, ...], *, shadows: bool) -> Image:
+def _draw(
+    scene: SyntheticScene, walkers: Walkers, looks: tuple[Clothes, ...], *, shadows: bool
+) -> Image:
     """The plaza with people, from back to front, shape (height, width, 3)."""
     cv2 = load_opencv()
     canvas = _cast_shadows(scene, walkers) if shadows else scene.background.copy()
@@ -588,7 +592,7 @@ def _draw(scene: Scene, walkers: Walkers, looks: tuple[Look, ...], *, shadows: b
     return canvas
 
 
-def _cast_shadows(scene: Scene, walkers: Walkers) -> Image:
+def _cast_shadows(scene: SyntheticScene, walkers: Walkers) -> Image:
     """The floor darkened where people keep the light off."""
     cv2 = load_opencv()
     height, width = scene.roi.shape
@@ -606,7 +610,13 @@ def _cast_shadows(scene: Scene, walkers: Walkers) -> Image:
 
 
 def _draw_person(
-    canvas: Image, x: float, feet: float, tall: float, heading: float, swing: float, look: Look
+    canvas: Image,
+    x: float,
+    feet: float,
+    tall: float,
+    heading: float,
+    swing: float,
+    look: Clothes,
 ) -> None:
     """Legs, arms, body and head; `swing` from -1 to 1 is where in the step they are."""
 

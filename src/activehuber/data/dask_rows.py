@@ -116,7 +116,7 @@ def collect(client: Any, futures: list[Any]) -> list[Any]:
     CancelledError, KilledWorker
         If futures were lost on the way.
     """
-    watch = _Watch(client)
+    watch = _ConnectionWatch(client)
     waiting = _on_loop(client, lambda: client.gather(futures, asynchronous=True))
     try:
         while True:
@@ -193,7 +193,7 @@ def _cancel(client: Any, futures: list[Any]) -> None:
             answer.result(timeout=5.0)
 
 
-class _Watch:
+class _ConnectionWatch:
     """Looks after the connection while something is waited for."""
 
     def __init__(self, client: Any) -> None:

@@ -213,7 +213,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         classes, own = _read_classes(y)
         check_consistent_length(X, own)
         rates = _check_rates(self.noise_rates, len(classes))
-        labels = _Labels.of(own, len(classes), sample_weight)
+        labels = _CodedLabels.of(own, len(classes), sample_weight)
         params = self.get_params(deep=False)
         del params["noise_rates"]
         if self.approximation is not None:
@@ -350,7 +350,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         tags.classifier_tags.multi_class = self.noise_rates is None
         return tags
 
-    def _assign(self, labels: _Labels) -> None:
+    def _assign(self, labels: _CodedLabels) -> None:
         model = self.estimator_
         self._take_attributes()
         self.removed_ = labels.of_own_class(model.removed_)
@@ -384,7 +384,11 @@ def _class_of(decision: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def _fit_best(
-    params: dict[str, Any], X: Any, labels: _Labels, trusted: Any, rates: Rates | str | None
+    params: dict[str, Any],
+    X: Any,
+    labels: _CodedLabels,
+    trusted: Any,
+    rates: Rates | str | None,
 ) -> tuple[HLRegressor, Rates | None]:
     """The fit to the codes, and the noise rates; labels are dropped only if that helps.
 
@@ -404,7 +408,9 @@ def _fit_best(
     return (model if better else plain), rates
 
 
-def _fit_to_codes(model: HLRegressor, X: Any, labels: _Labels, trusted: Any) -> HLRegressor:
+def _fit_to_codes(
+    model: HLRegressor, X: Any, labels: _CodedLabels, trusted: Any
+) -> HLRegressor:
     """One fit, its leave-one-out values at once: all of them are going to be asked for.
 
     Codes are judged at the width of the fit: others found no more of the flipped ones.
@@ -414,7 +420,7 @@ def _fit_to_codes(model: HLRegressor, X: Any, labels: _Labels, trusted: Any) -> 
 
 
 def _fit_dropping(
-    model: HLRegressor, X: Any, labels: _Labels, trusted: Any, rates: Rates | None
+    model: HLRegressor, X: Any, labels: _CodedLabels, trusted: Any, rates: Rates | None
 ) -> HLRegressor:
     """Fit until no label is dropped whose own leave-one-out value is on its side.
 
@@ -431,7 +437,7 @@ def _fit_dropping(
     return model
 
 
-def _error(model: HLRegressor, labels: _Labels, rates: Rates | None) -> float:
+def _error(model: HLRegressor, labels: _CodedLabels, rates: Rates | None) -> float:
     """Leave-one-out error over all labels, dropped ones too; for flips see `clean_error`."""
     if labels.codes.ndim == 1:
         codes, left_out, weights = labels.in_a_row(model)
@@ -442,7 +448,7 @@ def _error(model: HLRegressor, labels: _Labels, rates: Rates | None) -> float:
     return float(np.average(predicted != labels.own[counted], weights=labels.weights[counted]))
 
 
-def _cut(model: HLRegressor, labels: _Labels, rates: Rates | None) -> float:
+def _cut(model: HLRegressor, labels: _CodedLabels, rates: Rates | None) -> float:
     """Where h changes class, by the noise rates among the labels in use."""
     if rates is None:
         return 0.0
@@ -488,7 +494,7 @@ def _read_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
 def code_labels(y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:
     """The sorted classes, and the codes ±1 of shape (n,) or (n, n_classes), NaN for none."""
     classes, own = _read_classes(y)
-    return classes, _Labels.of(own, len(classes), sample_weight).codes
+    return classes, _CodedLabels.of(own, len(classes), sample_weight).codes
 
 
 def _unboxed(labels: np.ndarray) -> np.ndarray:
@@ -507,7 +513,7 @@ def _unboxed(labels: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Labels:
+class _CodedLabels:
     """Labels as the fit sees them.
 
     Attributes
@@ -524,7 +530,7 @@ class _Labels:
     weights: Vector
 
     @classmethod
-    def of(cls, own: np.ndarray, n_classes: int, sample_weight: Any) -> _Labels:
+    def of(cls, own: np.ndarray, n_classes: int, sample_weight: Any) -> _CodedLabels:
         if n_classes > 2:
             codes = np.where(own[:, None] == np.arange(n_classes), 1.0, -1.0)
         else:

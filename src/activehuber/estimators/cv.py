@@ -29,7 +29,8 @@ from activehuber.estimators.inputs import checked_rows, is_streamed, new_rows, s
 from activehuber.estimators.regressor import SELECTION_LABELS, HLRegressor, ViewParameters
 from activehuber.estimators.splitters import class_numbers, is_missing
 from activehuber.fitting import validation as check
-from activehuber.fitting.fit import MANY_REMOVED, Data, Settings
+from activehuber.fitting.complaints import MANY_REMOVED
+from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.feature_maps import drawn
 from activehuber.labels.noise_rates import clean_losses
 from activehuber.selection.candidates import WIDTH_KERNELS, Point
@@ -39,8 +40,8 @@ from activehuber.selection.search import (
     FOLDS,
     RIDGES,
     WIDTH_FACTORS,
-    Choice,
     Plan,
+    SearchResult,
     grid_points,
 )
 from activehuber.selection.tuning import (
@@ -354,7 +355,7 @@ class _SearchCV(ViewParameters):
             out += [self._parameters_at(point, total) for point in grid_points(family, plan)]
         return out
 
-    def _record(self, choice: Choice, total_weight: float) -> None:
+    def _record(self, choice: SearchResult, total_weight: float) -> None:
         """`cv_results_` from the trials of a search in closed form."""
         lines = [
             self._parameters_at(trial.point, total_weight) | _mode(trial.mode)

@@ -30,17 +30,14 @@ from activehuber.estimators.inputs import (
 from activehuber.estimators.intervals import half_width
 from activehuber.fitting import validation as check
 from activehuber.fitting.fit import (
-    Data,
-    Evidence,
-    Fitted,
-    Settings,
-    ViewSettings,
     fit_targets,
     path_of_labels,
     prediction_inflation,
     refit_labels,
     weigh_labels,
 )
+from activehuber.fitting.result import Fitted, LabelEvidence
+from activehuber.fitting.settings import Data, Settings, ViewSettings
 from activehuber.kernels.feature_maps import APPROXIMATION_NAMES, FOURIER_KERNELS, Landmarks
 from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.labels.refinement import DEFAULT_REMOVAL
@@ -760,7 +757,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
             known = [e.scale for e in self._label_evidence()]
         return self._of_targets(known)
 
-    def _label_evidence(self) -> list[Evidence]:
+    def _label_evidence(self) -> list[LabelEvidence]:
         check_is_fitted(self)
         if any(fitted.evidence is None for fitted in self._fitted):
             assert self.X_fit_ is not None  # a precomputed kernel weighs labels in fit

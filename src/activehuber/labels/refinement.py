@@ -38,7 +38,7 @@ Rule = Callable[[Vector, Vector], float]
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedLabels:
     """What leave-one-out errors say of l labels.
 
     Attributes
@@ -55,9 +55,9 @@ class Judged:
     errors: Vector
     cuts: Vector
 
-    def times(self, unit: float) -> Judged:
+    def times(self, unit: float) -> JudgedLabels:
         """The same with labels measured in units of 1/`unit`."""
-        return Judged(self.kept, unit * self.sigma, unit * self.errors, unit * self.cuts)
+        return JudgedLabels(self.kept, unit * self.sigma, unit * self.errors, unit * self.cuts)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Trace:
         All of them.
     n_iter : int
         Newton steps in all.
-    judged : Judged or None
+    judged : JudgedLabels or None
         For the adaptive mode, unless most labels are equal.
     least_squares : bool
         Whether no label is bound, so that any ξ from max |r| on will do; `threshold` is
@@ -93,7 +93,7 @@ class Trace:
     threshold: float
     history: list[float]
     n_iter: int
-    judged: Judged | None = None
+    judged: JudgedLabels | None = None
     least_squares: bool = False
     at_least: float = 0.0
     minimiser: bool = True
@@ -383,7 +383,7 @@ def adaptive(
     report: Report,
     wider: Wider | None = None,
 ) -> Trace:
-    """A threshold from the data, without scale: see `_Search`.
+    """A threshold from the data, without scale: see `_AdaptiveSearch`.
 
     Labels whose leave-one-out residual exceeds `removal` times the scale of their row are
     dropped and the rest is fitted by least squares; with removal=None none is dropped and
@@ -429,7 +429,9 @@ def rounded_labels(y: Vector, scale: float) -> Vector:
     return step * np.rint(y / scale / step) + 0.0  # there is no −0
 
 
-def _searched(problem: Problem, removal: float, trusted: Mask, wider: Wider | None) -> _Search:
+def _searched(
+    problem: Problem, removal: float, trusted: Mask, wider: Wider | None
+) -> _AdaptiveSearch:
     """A search that has been run, at the width that labels speak for or at that of the fit.
 
     Where many labels are wrong, noise without end explains them too, best of all with a wide
@@ -439,12 +441,12 @@ def _searched(problem: Problem, removal: float, trusted: Mask, wider: Wider | No
         at_width = _at_likeliest_width(problem, removal, trusted, wider)
         try:
             if at_width is not problem:
-                search = _Search(at_width, removal, trusted, quick=True)
+                search = _AdaptiveSearch(at_width, removal, trusted, quick=True)
                 if np.average(~search.run().kept, weights=problem.weights) >= FOUND_SHARE:
                     return search
         except BreakdownError:
             pass  # too wide for double precision
-    search = _Search(problem, removal, trusted)
+    search = _AdaptiveSearch(problem, removal, trusted)
     search.run()
     return search
 
@@ -462,7 +464,7 @@ def _at_likeliest_width(
         for factor in widths.FACTORS
     }
     try:
-        search = _Search(at[min(at)], removal, trusted[rows])
+        search = _AdaptiveSearch(at[min(at)], removal, trusted[rows])
         kept = search.first_look()
     except BreakdownError:
         return problem
@@ -491,7 +493,7 @@ class _Candidate:
     scales: tuple[RowScales, float] | None = None
 
 
-class _Search:
+class _AdaptiveSearch:
     """Which labels to keep, and the noise scale, from leave-one-out residuals: `judged`.
 
     Two traps: with many bad labels the least-squares residuals all look alike, so a scale
@@ -528,7 +530,7 @@ class _Search:
         self.history: list[float] = []
         self.steps = 0
         self.known: dict[bytes, _Candidate] = {}
-        self.judged: Judged
+        self.judged: JudgedLabels
 
     def first_look(self) -> Mask:
         """Labels to keep by some fits only, the first to the half that all labels bear out."""
@@ -542,7 +544,7 @@ class _Search:
                 break
         return kept
 
-    def run(self) -> Judged:
+    def run(self) -> JudgedLabels:
         """Judge the labels; see also `judged`."""
         self._factor()
         if self.is_large:
@@ -565,7 +567,7 @@ class _Search:
         scales, _ = self._scales(candidate)
         cuts = self._cuts(candidate.loo, scales, sigma)
         kept = self._keep(candidate.loo, cuts)
-        self.judged = Judged(kept, sigma, candidate.loo.residuals, cuts)
+        self.judged = JudgedLabels(kept, sigma, candidate.loo.residuals, cuts)
         return self.judged
 
     def _factor(self) -> None:
@@ -619,7 +621,7 @@ class _Search:
         What their fit leaves of the other labels are leave-one-out residuals already.
         """
         some, rows = evenly_spaced(self.problem)
-        search = _Search(some, self.removal, self.trusted[rows], rough=True)
+        search = _AdaptiveSearch(some, self.removal, self.trusted[rows], rough=True)
         solution = solve(some.using(search.run().kept), np.inf)
         self.history, self.steps = search.history, search.steps + solution.n_iter
         v = np.zeros_like(self.problem.y)

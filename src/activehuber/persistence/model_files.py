@@ -20,7 +20,8 @@ from activehuber.data.rows import LostRows
 from activehuber.data.tables import DATE_LAYOUTS, TableError, first_line, write_file
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.fitting.fit import Data, Evidence, Fitted, Settings
+from activehuber.fitting.result import Fitted, LabelEvidence
+from activehuber.fitting.settings import Data, Settings
 from activehuber.fitting.validation import ALGORITHM_NAMES, THRESHOLD_NAMES, check_weights
 from activehuber.graphs.laplacians import GRAPH_NAMES
 from activehuber.kernels.feature_maps import (
@@ -62,7 +63,7 @@ COMMANDS = {FORMAT: "activehuber predict", CROWD_FORMAT: "activehuber crowd coun
 # What every file says of itself.
 HEAD = ("format", "version", "activehuber")
 _CERTIFICATE = tuple(field.name for field in fields(Certificate))
-_EVIDENCE = tuple(field.name for field in fields(Evidence))
+_EVIDENCE = tuple(field.name for field in fields(LabelEvidence))
 
 # --- what the values must be ------------------------------------------------------------
 #
@@ -603,7 +604,7 @@ def _basis_of(states: list[Any], settings: Settings) -> Basis:
     return Basis(tuple(view.columns for view in settings.views), tuple(functions))
 
 
-def _fitted_state(fitted: Fitted, evidence: Evidence) -> dict[str, Any]:
+def _fitted_state(fitted: Fitted, evidence: LabelEvidence) -> dict[str, Any]:
     certificate = {key: float(getattr(fitted.certificate, key)) for key in _CERTIFICATE}
     return {
         "coefficients": fitted.coefficients,
@@ -640,7 +641,7 @@ def regressor_of(state: dict[str, Any]) -> HLRegressor:
 def _fitted_of(item: dict[str, Any]) -> Fitted:
     certificate = Certificate(**{key: float(v) for key, v in item["certificate"].items()})
     return Fitted(
-        **{**item, "certificate": certificate, "evidence": Evidence(**item["evidence"])}
+        **{**item, "certificate": certificate, "evidence": LabelEvidence(**item["evidence"])}
     )
 
 

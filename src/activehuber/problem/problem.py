@@ -27,7 +27,7 @@ from activehuber.operators.dense import Gram
 EPSILON = float(np.finfo(np.float64).eps)
 
 
-class Fit(Protocol):
+class FittedValues(Protocol):
     """What is needed of a solution to have its residuals."""
 
     @property
@@ -89,7 +89,7 @@ class Problem:
             active=self.active[rows],
         )
 
-    def residuals(self, solution: Fit) -> Vector:
+    def residuals(self, solution: FittedValues) -> Vector:
         """r = y − b − Qv of a solution, shape (l,)."""
         return self.y - solution.intercept - solution.fitted
 

@@ -134,7 +134,7 @@ def _wide_product(matrix: Matrix, x: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Part:
+class ExpandedView:
     """One view on the rows of the expansion.
 
     Attributes
@@ -170,7 +170,7 @@ class Expansion:
 
     Attributes
     ----------
-    parts : tuple of Part
+    parts : tuple of ExpandedView
     alpha : float
         λ.
     ratio : float
@@ -180,7 +180,7 @@ class Expansion:
     smoother : Smoother
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ExpandedView, ...]
     alpha: float
     ratio: float
     coupling: float
@@ -343,12 +343,14 @@ def needs_gram_matrix(kernel: Kernel, X: Matrix) -> bool:
     return not (kernel.has_own_features and X.shape[1] <= LOW_RANK_SHARE * len(X))
 
 
-def build_part(kernel: Kernel, X: Matrix, penalty: Any, *, needs_features: bool) -> Part:
+def build_part(
+    kernel: Kernel, X: Matrix, penalty: Any, *, needs_features: bool
+) -> ExpandedView:
     """K of one view, and features Φ with K = Φ Φᵀ when they are few or are needed."""
     if not needs_gram_matrix(kernel, X):
         own = np.ascontiguousarray(kernel.own_features(X))
         check_range(np.max(np.abs(own), initial=0.0) ** 2 * own.shape[1])
-        return Part(Operator(features=own), own, penalty)
+        return ExpandedView(Operator(features=own), own, penalty)
     with np.errstate(over="ignore"):
         matrix = kernel.gram(X)
     check_range(np.max(np.diagonal(matrix)))
@@ -358,11 +360,11 @@ def build_part(kernel: Kernel, X: Matrix, penalty: Any, *, needs_features: bool)
     few = bound is not None and bound <= LOW_RANK_SHARE * len(X)
     features = gram_features(matrix) if few or needs_features else None
     operator = Operator(matrix=matrix, nonnegative=kernel.is_nonnegative)
-    return Part(operator, features, penalty)
+    return ExpandedView(operator, features, penalty)
 
 
 def expand_views(
-    parts: Sequence[Part],
+    parts: Sequence[ExpandedView],
     *,
     alpha: float,
     manifold: float,
@@ -373,7 +375,7 @@ def expand_views(
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of ExpandedView
         With penalties where `manifold` is positive, and then with features unless
         `agreement` is positive too.
     exact : bool
@@ -393,7 +395,7 @@ def expand_views(
     return Expansion(tuple(parts), alpha, ratio, coupling, smoother)
 
 
-def _are_narrow(parts: Sequence[Part]) -> bool:
+def _are_narrow(parts: Sequence[ExpandedView]) -> bool:
     """Whether all views together have few features."""
     if any(part.features is None for part in parts):
         return False
@@ -437,7 +439,7 @@ def _inner(left: Matrix, right: Matrix) -> Matrix:
     return np.ascontiguousarray(multiply(left.T, right))
 
 
-def _smoother(part: Part, ratio: float, identity: float) -> Matrix:
+def _smoother(part: ExpandedView, ratio: float, identity: float) -> Matrix:
     """Ψ = Φ chol(I + Φᵀ(κM + identity·I)Φ)⁻ᵀ, shape (n, r)."""
     features = part.features
     assert features is not None
@@ -470,7 +472,7 @@ def _gram_of_features(blocks: Sequence[Matrix], n_rows: int, centre: bool) -> Gr
 class _Plain:
     """No penalty beyond ‖f‖²_K: Q = Σ (c^α)² K^α on labelled rows."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[ExpandedView]) -> None:
         self.parts = parts
 
     def smooth(self, sources: Matrix) -> Matrix:
@@ -550,7 +552,7 @@ class _Coupled:
     """
 
     def __init__(
-        self, parts: Sequence[Part], ratio: float, coupling: float, *, exact: bool
+        self, parts: Sequence[ExpandedView], ratio: float, coupling: float, *, exact: bool
     ) -> None:
         scale = coupling * len(parts)
         n = len(parts[0].operator)
@@ -608,7 +610,7 @@ class _Coupled:
         return DenseGram(total + cross_product(half))
 
 
-def _smoothing_pair(part: Part, ratio: float, scale: float) -> tuple[Matrix, Matrix]:
+def _smoothing_pair(part: ExpandedView, ratio: float, scale: float) -> tuple[Matrix, Matrix]:
     """S = (K⁻¹ + B)⁻¹ and D = I − scale·S, with B = κM + scale·I.
 
     Where scale·K is huge S is near I/scale and D would cancel; there D is solved for as
@@ -641,7 +643,7 @@ def _smoothing_pair(part: Part, ratio: float, scale: float) -> tuple[Matrix, Mat
     return square, complement
 
 
-def _smoothing_matrix(part: Part, ratio: float, scale: float) -> Matrix:
+def _smoothing_matrix(part: ExpandedView, ratio: float, scale: float) -> Matrix:
     """S = (K⁻¹ + B)⁻¹, by features if there are, else by LU."""
     if part.features is not None:
         return cross_product(_smoother(part, ratio, scale))
@@ -654,7 +656,7 @@ def _smoothing_matrix(part: Part, ratio: float, scale: float) -> Matrix:
     return symmetrise(solve_general(system.T, K.T).T)
 
 
-def _lifted_smoothing_matrix(part: Part, ratio: float, scale: float) -> Matrix | None:
+def _lifted_smoothing_matrix(part: ExpandedView, ratio: float, scale: float) -> Matrix | None:
     """S with K lifted a little, by two symmetric inverses: half the work of LU.
 
     Exact to about LIFT. None where the lift would be felt, or if there are features.
@@ -701,7 +703,7 @@ class _Joint:
         θ = T⁻¹ [Φ^αᵀ x^α],      Q = Ψ Ψᵀ,  Ψ = [c¹Φ¹ … c^mΦ^m] chol(T)⁻ᵀ
     """
 
-    def __init__(self, parts: Sequence[Part], ratio: float, coupling: float) -> None:
+    def __init__(self, parts: Sequence[ExpandedView], ratio: float, coupling: float) -> None:
         self.features = [part.features for part in parts if part.features is not None]
         edges = np.cumsum([0, *(phi.shape[1] for phi in self.features)])
         self.slices = [slice(a, b) for a, b in pairwise(edges)]

@@ -44,7 +44,7 @@ TICK_CHARACTERS = 36
 
 def resource(*names: str) -> str:
     """Files of the folder `page`, one after the other."""
-    folder = resources.files("activehuber") / "page"
+    folder = resources.files("activehuber.report") / "assets"
     return "".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 

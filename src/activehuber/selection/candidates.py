@@ -22,7 +22,7 @@ VIEWS = "views"
 
 
 @dataclass(frozen=True)
-class Part:
+class MovableKernel:
     """One kernel of the sum, c² K: a view, or the whole of X.
 
     Attributes
@@ -115,7 +115,7 @@ class Family:
     ----------
     name : str
         Of the kernel, of several that are added up, or `VIEWS`.
-    parts : tuple of Part
+    parts : tuple of MovableKernel
     n_widths : int
         Log factors in θ.
     manifold : float
@@ -127,7 +127,7 @@ class Family:
     """
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[MovableKernel, ...]
     n_widths: int
     manifold: float = 0.0
     reduce: Callable[[Vector, float], Matrix] | None = None

@@ -53,7 +53,7 @@ SMOOTHING = 0.03
 
 
 @dataclass(frozen=True)
-class Labels:
+class ObservedLabels:
     """Labelled rows as the search sees them.
 
     Attributes
@@ -77,9 +77,11 @@ class Labels:
         """S."""
         return float(self.weights.sum())
 
-    def take(self, rows: np.ndarray) -> Labels:
+    def take(self, rows: np.ndarray) -> ObservedLabels:
         """Some of them."""
-        return Labels(self.y[rows], self.weights[rows], self.trusted[rows], self.fit_intercept)
+        return ObservedLabels(
+            self.y[rows], self.weights[rows], self.trusted[rows], self.fit_intercept
+        )
 
 
 def projected_inverse(Q: Matrix, mu: Vector, fit_intercept: bool) -> Matrix:
@@ -102,14 +104,14 @@ def projected_inverse_and_log_det(
     return inverse, log_det
 
 
-def leave_one_out_parts(P: Matrix, labels: Labels, mu: Vector) -> tuple[Matrix, Matrix]:
+def leave_one_out_parts(P: Matrix, labels: ObservedLabels, mu: Vector) -> tuple[Matrix, Matrix]:
     """g = P y and D, both (l, k): g/D are leave-one-out errors of the least-squares fit."""
     share = np.minimum(1.0, 1.0 / labels.weights)
     D = (1.0 - share) / mu + share * np.diagonal(P)
     return multiply_symmetric(P, labels.y.reshape(len(labels), -1)), D[:, None]
 
 
-def fold_errors(P: Matrix, labels: Labels, folds: Sequence[np.ndarray]) -> Vector:
+def fold_errors(P: Matrix, labels: ObservedLabels, folds: Sequence[np.ndarray]) -> Vector:
     """Errors of the least-squares fit on folds left out together, shape (l,).
 
     Without the labels of a fold B their errors are (P_BB)⁻¹ (P y)_B, as one label's is g/D; the
@@ -124,7 +126,7 @@ def fold_errors(P: Matrix, labels: Labels, folds: Sequence[np.ndarray]) -> Vecto
 
 
 def criterion(
-    family: Family, labels: Labels, theta: Vector, log_ridge: float, smoothing: float
+    family: Family, labels: ObservedLabels, theta: Vector, log_ridge: float, smoothing: float
 ) -> tuple[float, Vector, float]:
     """L, its slopes in the log factors, and its slope in log m; columns of y are summed.
 
@@ -154,7 +156,7 @@ def criterion(
     return level, family.slopes(theta, M), slope_ridge
 
 
-def evidence(Q: Matrix, labels: Labels, ridge: float) -> float:
+def evidence(Q: Matrix, labels: ObservedLabels, ridge: float) -> float:
     """Log evidence of the labels per unit of weight; overwrites Q. See `likelihood`.
 
     For flipped codes it chose a little better than the leave-one-out Brier score on small sets
@@ -164,7 +166,7 @@ def evidence(Q: Matrix, labels: Labels, ridge: float) -> float:
 
 
 def surprise(
-    family: Family, labels: Labels, theta: Vector, log_ridge: float
+    family: Family, labels: ObservedLabels, theta: Vector, log_ridge: float
 ) -> tuple[float, Vector, float]:
     """Minus the `evidence`, its slopes in the log factors, and its slope in log m.
 
@@ -188,12 +190,12 @@ def surprise(
     return half * level, half * family.slopes(theta, M), half * slope
 
 
-Goal = Callable[[Family, Labels, Vector, float], tuple[float, Vector, float]]
+Goal = Callable[[Family, ObservedLabels, Vector, float], tuple[float, Vector, float]]
 
 
 def improve(
     point: Point,
-    labels: Labels,
+    labels: ObservedLabels,
     kept: Mask,
     steps: int,
     *,

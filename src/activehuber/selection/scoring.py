@@ -13,7 +13,7 @@ from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError, multiply
 from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
-from activehuber.selection.criterion import Labels
+from activehuber.selection.criterion import ObservedLabels
 from activehuber.solver.leave_one_out import leave_one_out
 from activehuber.solver.newton import Solution, solve
 
@@ -44,7 +44,7 @@ class Mode:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JudgedPoint:
     """What a mode makes of the labels at one point.
 
     Attributes
@@ -58,7 +58,7 @@ class Verdict:
     errors: Vector
 
 
-def judge(Q: Matrix, labels: Labels, ridge: float, mode: Mode) -> Verdict | None:
+def judge(Q: Matrix, labels: ObservedLabels, ridge: float, mode: Mode) -> JudgedPoint | None:
     """Fit in one mode; None if double precision does not suffice."""
     try:
         problem, _ = _problem(Q, labels, ridge)
@@ -68,12 +68,12 @@ def judge(Q: Matrix, labels: Labels, ridge: float, mode: Mode) -> Verdict | None
         loo = leave_one_out(problem, solution, residuals, problem.mu, level)
     except BreakdownError:
         return None
-    return Verdict(problem.active, loo.residuals)
+    return JudgedPoint(problem.active, loo.residuals)
 
 
 def held_out_errors(
     Q: Matrix,
-    labels: Labels,
+    labels: ObservedLabels,
     ridge: float,
     mode: Mode,
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
@@ -96,7 +96,7 @@ def held_out_errors(
     return errors
 
 
-def _problem(Q: Matrix, labels: Labels, ridge: float) -> tuple[Problem, float]:
+def _problem(Q: Matrix, labels: ObservedLabels, ridge: float) -> tuple[Problem, float]:
     centre = 0.0
     if labels.fit_intercept:
         centre = robust.weighted_median(labels.y, labels.weights)

@@ -24,8 +24,8 @@ from activehuber._typing import Matrix, Vector
 from activehuber.labels import refinement
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.selection.candidates import Family, Part, Point
-from activehuber.selection.criterion import Labels, evidence, improve, surprise
+from activehuber.selection.candidates import Family, MovableKernel, Point
+from activehuber.selection.criterion import ObservedLabels, evidence, improve, surprise
 from activehuber.selection.scoring import (
     Mode,
     common_scale,
@@ -92,7 +92,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SearchResult:
     """The end of a search.
 
     Attributes
@@ -114,7 +114,7 @@ class Choice:
     trials: list[Trial]
     held_out: Vector
 
-    def times(self, unit: float) -> Choice:
+    def times(self, unit: float) -> SearchResult:
         """The same with labels measured in units of 1/`unit`."""
         trials = [replace(trial, mode=trial.mode.times(unit)) for trial in self.trials]
         return replace(
@@ -169,7 +169,7 @@ UNFIT = (
 )
 
 
-def search(families: Sequence[Family], labels: Labels, plan: Plan) -> Choice:
+def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> SearchResult:
     """Look at a grid, move from its best points, and decide on held-out folds.
 
     Parameters
@@ -215,7 +215,7 @@ def _twins(families: Sequence[Family]) -> dict[str, Family]:
     return {name: known[twin] for name, twin in TWINS.items() if {name, twin} <= set(known)}
 
 
-def _all_may_stay(point: Point, labels: Labels, plan: Plan, mode: Mode) -> bool:
+def _all_may_stay(point: Point, labels: ObservedLabels, plan: Plan, mode: Mode) -> bool:
     """Whether least squares on all labels foretells others nearly as well as without some.
 
     If so, widths and ridge are moved for all labels: those that a good but wider model would
@@ -234,7 +234,7 @@ def _all_may_stay(point: Point, labels: Labels, plan: Plan, mode: Mode) -> bool:
 
 def sum_of(points: Sequence[Point]) -> Point:
     """The mean of several kernels, with the geometric mean of their ridges."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[MovableKernel, ...] = ()
     offset = 0
     for point in points:
         for part in point.family.parts:
@@ -246,7 +246,9 @@ def sum_of(points: Sequence[Point]) -> Point:
     return Point(family, theta, float(np.mean([point.log_ridge for point in points])))
 
 
-def search_classes(families: Sequence[Family], labels: Labels, plan: Plan) -> Choice:
+def search_classes(
+    families: Sequence[Family], labels: ObservedLabels, plan: Plan
+) -> SearchResult:
     """The same for codes of ±1 (one column a class), all in closed form.
 
     Codes bound the errors by themselves, so points are scored by least squares, by the evidence
@@ -278,10 +280,10 @@ def search_classes(families: Sequence[Family], labels: Labels, plan: Plan) -> Ch
     plan.report(f"decided between {len(ends)} candidates on {len(many)} labels")
     best = max(ends, key=lambda trial: trial.score)
     nothing = np.full(len(labels), np.nan)
-    return Choice(best.point, best.mode, best.score, trials + ends, nothing)
+    return SearchResult(best.point, best.mode, best.score, trials + ends, nothing)
 
 
-def _move_classes(start: Point, labels: Labels, plan: Plan) -> Point:
+def _move_classes(start: Point, labels: ObservedLabels, plan: Plan) -> Point:
     """From the best point of the grid to a better one, first with one width, then with many."""
     rows = _subset(len(labels), CLASS_MOVE_ROWS, plan.random_state + 1)
     some, everyone = labels.take(rows), np.ones(len(rows), dtype=bool)
@@ -302,7 +304,7 @@ def _move_classes(start: Point, labels: Labels, plan: Plan) -> Point:
     return here
 
 
-def _scored_by_evidence(Q: Matrix, labels: Labels, ridge: float) -> float | None:
+def _scored_by_evidence(Q: Matrix, labels: ObservedLabels, ridge: float) -> float | None:
     """Evidence; None beyond double precision. Overwrites Q."""
     try:
         return evidence(Q, labels, ridge)
@@ -327,7 +329,9 @@ def _subset(n: int, at_most: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).permutation(n)[:at_most])
 
 
-def _look(families: Sequence[Family], labels: Labels, plan: Plan, mode: Mode) -> list[Trial]:
+def _look(
+    families: Sequence[Family], labels: ObservedLabels, plan: Plan, mode: Mode
+) -> list[Trial]:
     """The whole grid, on a part of the rows; each point judged by the adaptive threshold."""
     rows = _subset(len(labels), LOOK_ROWS, plan.random_state)
     some = labels.take(rows)
@@ -366,7 +370,12 @@ def grid_points(family: Family, plan: Plan) -> Iterator[Point]:
 
 
 def _move(
-    start: Point, labels: Labels, plan: Plan, mode: Mode, trials: list[Trial], rounds: int = 2
+    start: Point,
+    labels: ObservedLabels,
+    plan: Plan,
+    mode: Mode,
+    trials: list[Trial],
+    rounds: int = 2,
 ) -> list[Point]:
     """From one point to better ones; each kept only if it scores better.
 
@@ -407,7 +416,9 @@ def _stages(start: Point, plan: Plan, rounds: int = 2) -> list[tuple[str, int]]:
     return stages
 
 
-def _decide(ends: Sequence[Point], labels: Labels, plan: Plan, trials: list[Trial]) -> Choice:
+def _decide(
+    ends: Sequence[Point], labels: ObservedLabels, plan: Plan, trials: list[Trial]
+) -> SearchResult:
     """Among the ends of all moves and all modes, by held-out folds."""
     rows = _subset(len(labels), DECIDE_ROWS, plan.random_state + 2)
     some = labels.take(rows)
@@ -444,10 +455,12 @@ def _decide(ends: Sequence[Point], labels: Labels, plan: Plan, trials: list[Tria
     binds = best.mode.removal is None and np.isfinite(best.mode.threshold)
     if len(labels) > MOVE_ROWS and plan.move and not binds:
         point = _polish(best, labels, plan)
-    return Choice(point, best.mode, best.score, trials, held_out)
+    return SearchResult(point, best.mode, best.score, trials, held_out)
 
 
-def _ranked_on_more(decided: list[Trial], first: int, labels: Labels, plan: Plan) -> int:
+def _ranked_on_more(
+    decided: list[Trial], first: int, labels: ObservedLabels, plan: Plan
+) -> int:
     """Which candidate is best on more rows, if labels are to be dropped or not as decided.
 
     Smoother kernels gain more from more labels. By leave-one-out errors, which are honest where
@@ -479,7 +492,7 @@ def _ranked_on_more(decided: list[Trial], first: int, labels: Labels, plan: Plan
     return min(losses, key=losses.__getitem__)
 
 
-def _polish(best: Trial, labels: Labels, plan: Plan) -> Point:
+def _polish(best: Trial, labels: ObservedLabels, plan: Plan) -> Point:
     """A few more steps on more rows than the moves were made on, if they help."""
     rows = _subset(len(labels), RANK_ROWS, plan.random_state + 3)
     some, whole = labels.take(rows), best.point
@@ -498,7 +511,9 @@ def _polish(best: Trial, labels: Labels, plan: Plan) -> Point:
     return replace(there, family=whole.family) if losses[1] < losses[0] else whole
 
 
-def _of_good_labels(errors: Vector, best: Trial, labels: Labels, rows: np.ndarray) -> Vector:
+def _of_good_labels(
+    errors: Vector, best: Trial, labels: ObservedLabels, rows: np.ndarray
+) -> Vector:
     """Held-out errors with NaN for labels in doubt that lie far out.
 
     Where none is in doubt all of them count. Those that are dropped, but lie within FAR_OUT
@@ -518,7 +533,7 @@ def _of_good_labels(errors: Vector, best: Trial, labels: Labels, rows: np.ndarra
 
 
 def _compared_loss(
-    errors: Vector, labels: Labels, scale: float, point: Point, mode: Mode
+    errors: Vector, labels: ObservedLabels, scale: float, point: Point, mode: Mode
 ) -> float:
     """The robust loss, more for freedom that fits chance, and more again for doubt."""
     loss = robust_loss(errors, labels.weights, scale)
@@ -527,7 +542,7 @@ def _compared_loss(
 
 
 def _best_bound(
-    point: Point, Q: Matrix, labels: Labels, move_ridge: bool
+    point: Point, Q: Matrix, labels: ObservedLabels, move_ridge: bool
 ) -> tuple[Point, Mode] | None:
     """The ridge for labels bound at a small ξ, by leave-one-out errors, and that mode."""
     first = judge(Q, labels, point.ridge, Mode(refinement.DEFAULT_REMOVAL))

@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from activehuber._typing import Matrix, Vector
-from activehuber.fitting.fit import Data, Settings, reduced_gram
+from activehuber.fitting.fit import reduced_gram
+from activehuber.fitting.settings import Data, Settings
 from activehuber.labels import refinement
 from activehuber.numerics import robust
-from activehuber.selection.candidates import VIEWS, WIDTH_KERNELS, Family, Part, Point
-from activehuber.selection.criterion import Labels
+from activehuber.selection.candidates import VIEWS, WIDTH_KERNELS, Family, MovableKernel, Point
+from activehuber.selection.criterion import ObservedLabels
 from activehuber.selection.scoring import Mode, judge
 from activehuber.selection.search import (
     RIDGES,
     WIDTH_FACTORS,
-    Choice,
     Plan,
+    SearchResult,
     grid,
     search,
     search_classes,
@@ -38,7 +39,7 @@ def check_enough_labels(data: Data, remedy: str) -> None:
         )
 
 
-def labels_of(data: Data, fit_intercept: bool) -> tuple[Labels, float]:
+def labels_of(data: Data, fit_intercept: bool) -> tuple[ObservedLabels, float]:
     """The labels of the first target in units of their scale, and that scale.
 
     Centred so that no digits are lost, and rounded so that units cannot decide.
@@ -48,13 +49,15 @@ def labels_of(data: Data, fit_intercept: bool) -> tuple[Labels, float]:
     centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
     scale = robust.label_scale(y, weights) or 1.0
     y = refinement.rounded_labels(y - centre, scale)
-    return Labels(y, weights, data.trusted[rows, 0], fit_intercept), scale
+    return ObservedLabels(y, weights, data.trusted[rows, 0], fit_intercept), scale
 
 
-def codes_of(data: Data, fit_intercept: bool) -> Labels:
+def codes_of(data: Data, fit_intercept: bool) -> ObservedLabels:
     """Codes of ±1, one column a target."""
     rows = data.labelled[:, 0]
-    return Labels(data.y[rows], data.weights[rows], data.trusted[rows, 0], fit_intercept)
+    return ObservedLabels(
+        data.y[rows], data.weights[rows], data.trusted[rows, 0], fit_intercept
+    )
 
 
 def family_of(settings: Settings, data: Data, *, move_widths: bool) -> Family:
@@ -68,7 +71,9 @@ def family_of(settings: Settings, data: Data, *, move_widths: bool) -> Family:
         X = X[np.ix_(rows, rows)] if settings.precomputed else X[rows]
         moves = move_widths and view.kernel.name in WIDTH_KERNELS
         place = np.full(X.shape[1], 0 if moves else -1)
-        parts.append(Part(view.kernel, np.ascontiguousarray(X), float(weight) ** 2, place))
+        parts.append(
+            MovableKernel(view.kernel, np.ascontiguousarray(X), float(weight) ** 2, place)
+        )
     name = str(settings.views[0].kernel.name) if m == 1 else VIEWS
     return Family(name, tuple(parts), int(any(part.moves for part in parts)))
 
@@ -92,7 +97,7 @@ def choose(
     plan: Plan,
     *,
     move_widths: bool = True,
-) -> Choice:
+) -> SearchResult:
     """The best point among candidates that differ in their kernels.
 
     Parameters
@@ -116,7 +121,7 @@ def choose(
 
 def choose_for_classes(
     candidates: Sequence[Settings], data: Data, manifolds: Sequence[float], plan: Plan
-) -> Choice:
+) -> SearchResult:
     """The same for codes of ±1 in the columns of y."""
     data, _ = _ordered(candidates, data, manifolds)
     families, plan = _prepare(candidates, data, manifolds, plan, True)

@@ -31,7 +31,7 @@ from activehuber.operators.features import (
 )
 from activehuber.problem.problem import EPSILON, Certificate, Problem, relative_gap, scale_of
 from activehuber.solver.newton import Solution
-from activehuber.solver.polishing import Fit
+from activehuber.solver.polishing import CertifiedFit
 
 # Corrections of θ against the residuals of a whole pass, at most.
 ROUNDS = 4
@@ -364,7 +364,7 @@ def recover(
     *,
     least_squares: bool = False,
     minimiser: bool = True,
-) -> Fit:
+) -> CertifiedFit:
     """θ from a solution of the reduced problem, corrected against whole passes, certified.
 
     The coefficients of the fit are those of κ: prediction = κ(x) a + b.
@@ -393,7 +393,7 @@ def recover(
     coefficients = reduction.features.to_functions(state.theta)
     ended = replace(solution, intercept=state.intercept, fitted=_fitted(problem, state))
     proof = _certificate(gram, problem, state, factor, xi, centre)
-    return Fit(coefficients, state.intercept, state.residuals, xi, ended, proof)
+    return CertifiedFit(coefficients, state.intercept, state.residuals, xi, ended, proof)
 
 
 def _fitted(problem: Problem, state: _State) -> Vector:

@@ -71,7 +71,7 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class _Point:
+class _Iterate:
     """A point of the search: v, f = Qv, b and the residuals y − b − f they leave."""
 
     v: Vector
@@ -80,8 +80,8 @@ class _Point:
     residuals: Vector
 
 
-def _point(problem: Problem, v: Vector, fitted: Vector, intercept: float) -> _Point:
-    return _Point(v, fitted, intercept, problem.y - intercept - fitted)
+def _point(problem: Problem, v: Vector, fitted: Vector, intercept: float) -> _Iterate:
+    return _Iterate(v, fitted, intercept, problem.y - intercept - fitted)
 
 
 def solve(
@@ -130,7 +130,7 @@ def _least_squares(problem: Problem, source: Source, likely: Mask | None) -> Sol
 
 def _starting_point(
     problem: Problem, threshold: float, source: Source, start: Solution | None
-) -> _Point:
+) -> _Iterate:
     """The given start, a fit to some of the rows, or the least-squares fit."""
     if start is None and problem.gram.coarse_step:
         v = coarse_solution(problem, threshold)
@@ -154,7 +154,7 @@ def _iterate(
     problem: Problem,
     threshold: float,
     source: Source,
-    point: _Point,
+    point: _Iterate,
     max_iter: int,
     slack: float = 0.0,
 ) -> Solution:
@@ -228,7 +228,7 @@ def one_step(problem: Problem, start: Solution, threshold: float) -> Solution:
 
 
 def _pattern(
-    problem: Problem, point: _Point, threshold: float, mu: Vector
+    problem: Problem, point: _Iterate, threshold: float, mu: Vector
 ) -> tuple[Mask, Vector]:
     """Free rows, and v on the others: ±ξ/μ where bound, 0 where not in use."""
     beyond = np.abs(point.residuals) > threshold
@@ -238,12 +238,12 @@ def _pattern(
 
 
 def _ended(
-    point: _Point, free: Mask, step: int, status: Status, factor: Factor | None
+    point: _Iterate, free: Mask, step: int, status: Status, factor: Factor | None
 ) -> Solution:
     return Solution(point.v, point.fitted, point.intercept, free, step, status, factor)
 
 
-def _is_rounding(problem: Problem, point: _Point, violation: float, step: int) -> bool:
+def _is_rounding(problem: Problem, point: _Iterate, violation: float, step: int) -> bool:
     """Whether a violation is below what float64 can tell, asked only after ten steps."""
     if step < 10:
         return False
@@ -258,7 +258,7 @@ def _solve_pattern(
     fixed: Vector,
     threshold: float,
     likely: Mask,
-) -> tuple[_Point, Factor | None]:
+) -> tuple[_Iterate, Factor | None]:
     """The point with rows `free` free and v = `fixed` elsewhere."""
     if not np.any(free):
         fitted = problem.gram.matvec(fixed)

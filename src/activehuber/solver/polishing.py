@@ -20,7 +20,7 @@ GOOD = 1e-9
 
 
 @dataclass(frozen=True)
-class Fit:
+class CertifiedFit:
     """Coefficients, intercept (of the centred labels), residuals and their certificate."""
 
     coefficients: Matrix
@@ -40,7 +40,7 @@ def recover(
     *,
     least_squares: bool = False,
     minimiser: bool = True,
-) -> Fit:
+) -> CertifiedFit:
     """Refine the reduced solution against K itself, expand it, certify it.
 
     The reduced solve works with a factor of Q; here the residual of the optimality
@@ -60,7 +60,7 @@ def recover(
         Whether the solution claims to minimise the objective; if not it is only certified.
     """
 
-    def attempt(precise: bool) -> Fit:
+    def attempt(precise: bool) -> CertifiedFit:
         return _recover(
             reduction,
             problem,
@@ -90,7 +90,7 @@ def _recover(
     least_squares: bool,
     minimiser: bool,
     precise: bool,
-) -> Fit:
+) -> CertifiedFit:
     level = np.inf if least_squares else threshold
     solution, coefficients, parts = _refine(
         reduction, problem, solution, level, ROUNDS if minimiser else 0, precise
@@ -99,7 +99,7 @@ def _recover(
     evaluation = reduction.expansion.evaluate(coefficients, parts)
     labels, weights = _on_expansion(reduction, problem, centre)
 
-    def fit_with(intercept: float) -> Fit:
+    def fit_with(intercept: float) -> CertifiedFit:
         residuals = problem.y - intercept - values
         largest = float(np.max(np.abs(residuals[problem.active])))
         xi = max(threshold, largest) if least_squares else threshold
@@ -114,7 +114,7 @@ def _recover(
             problem.fit_intercept,
         )
         ended = replace(solution, intercept=intercept)
-        return Fit(coefficients, intercept, residuals, xi, ended, proof)
+        return CertifiedFit(coefficients, intercept, residuals, xi, ended, proof)
 
     if not (problem.fit_intercept and minimiser):
         return fit_with(solution.intercept)
@@ -132,7 +132,7 @@ def _recover(
     return min(balanced, sharper, key=_kkt_residual)
 
 
-def _kkt_residual(fit: Fit) -> float:
+def _kkt_residual(fit: CertifiedFit) -> float:
     return fit.certificate.kkt_residual
 
 

@@ -53,7 +53,7 @@ class LearntWeights:
 
 
 @dataclass(frozen=True)
-class _Point:
+class _Evaluated:
     """J* at view weights c, with vᵀf^α and the pulls vᵀf^α/c^α."""
 
     weights: Vector
@@ -72,7 +72,7 @@ class _Objective:
         m = len(reduction.weights)
         self.best = self.at(np.full(m, 1.0 / m))
 
-    def at(self, weights: Vector) -> _Point:
+    def at(self, weights: Vector) -> _Evaluated:
         self.n_iter += 1
         expansion, labelled = self.reduction.expansion, self.reduction.labelled
         reduced = expansion.reduce(labelled, weights, self.problem.fit_intercept)
@@ -82,7 +82,7 @@ class _Objective:
         products, pulls = reduced.pulls(v)
         residuals = problem.residuals(solution)
         value = newton.objective(problem, v, solution.fitted, residuals, self.threshold)
-        return _Point(weights, value, products, pulls)
+        return _Evaluated(weights, value, products, pulls)
 
     def consider(self, weights: Vector) -> None:
         """Evaluate weights, brought onto the constraint, and keep them if they are better."""
@@ -97,7 +97,7 @@ class _Objective:
         if better or (near and self.residual(point) < self.residual(self.best)):
             self.best = point
 
-    def residual(self, point: _Point) -> float:
+    def residual(self, point: _Evaluated) -> float:
         """How far from stationary a point is; see `LearntWeights`."""
         c, m, alpha = point.weights, len(point.weights), self.problem.alpha
         if not point.value > 0.0:
@@ -181,7 +181,7 @@ def _equalise(objective: _Objective) -> None:
     if len(used) < 2 or objective.residual(best) == 0.0:
         return
 
-    def spread(point: _Point) -> Vector:
+    def spread(point: _Evaluated) -> Vector:
         logs = np.log(np.maximum(point.pulls[used], np.finfo(np.float64).tiny))
         return logs[1:] - logs[0]
 

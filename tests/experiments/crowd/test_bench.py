@@ -9,7 +9,7 @@ from scipy.io import savemat
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-from activehuber.crowd.counter import Part, Preparation, Scaling
+from activehuber.crowd.counter import CounterPart, Preparation, Scaling
 from activehuber.crowd.features import Described
 from activehuber.crowd.frames import write_images
 from activehuber.crowd.lasting import Components
@@ -234,7 +234,7 @@ def test_coverage_and_removed_share():
 def counter_with(d, *parts):
     """Only what peers take from a counter."""
     scaling = Scaling(np.full(d, 1.0), np.full(d, 2.0))
-    parts = parts or (Part("size", np.arange(d), None),)
+    parts = parts or (CounterPart("size", np.arange(d), None),)
     return SimpleNamespace(preparation=Preparation(scaling, parts))
 
 
@@ -242,10 +242,13 @@ def test_peers_get_the_features_ours_has_chosen(rng):
     values = rng.normal(size=(9, 5))
     lasting = Components.of(rng.normal(size=(60, 3)), np.arange(60), most=2).lasting(1)
     scaled = (values - 1.0) / 2.0
-    counter = counter_with(5, Part("edges and texture", np.array([2, 3, 4]), None))
+    counter = counter_with(5, CounterPart("edges and texture", np.array([2, 3, 4]), None))
     found = bench.same_features(counter, made(values))
     np.testing.assert_array_equal(found, scaled[:, 2:])
-    parts = Part("size", np.arange(2), None), Part("edges", np.array([2, 3, 4]), lasting)
+    parts = (
+        CounterPart("size", np.arange(2), None),
+        CounterPart("edges", np.array([2, 3, 4]), lasting),
+    )
     found = bench.same_features(counter_with(5, *parts), made(values))
     wanted = np.hstack([scaled[:, :2], scaled[:, 2:] @ lasting.of_features])
     np.testing.assert_allclose(found, wanted)

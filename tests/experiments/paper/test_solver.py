@@ -6,7 +6,8 @@ from scipy.optimize import minimize
 from scipy.special import huber
 from sklearn.linear_model import Ridge
 
-from activehuber import HLRegressor, graphs
+from activehuber import HLRegressor
+from activehuber.graphs import laplacians as graphs
 from experiments.paper import solver
 from experiments.paper.data import MissingDataError
 from experiments.paper.outcome import Run, fact, facts, warnings_note
