@@ -163,7 +163,7 @@ def test_without_a_word_from_the_system_memory_has_no_limit(monkeypatch, sysconf
         monkeypatch.delattr("os.sysconf", raising=False)
     else:
         monkeypatch.setattr("os.sysconf", sysconf, raising=False)
-    monkeypatch.setattr(validation.Path, "is_file", lambda path: False)
+    monkeypatch.setattr("pathlib.Path.is_file", lambda path: False)
     assert validation.memory_limit() == np.inf
     HLRegressor().fit(X, Y)
 
