@@ -93,7 +93,7 @@ def test_left_at_is_where_the_label_left_the_free_set(table, found):
     X, y = table
     features = found.model.named_steps["features"].transform(X)
     model = found.model.named_steps["estimator"]
-    gamma = model._settings.views[0].kernel.gamma
+    gamma = model.result_.settings.views[0].kernel.gamma
     labels = found.labels.set_index("row")
     left = labels["left_at"].dropna()
     assert {6, 18, 61} <= set(left.index)
@@ -183,7 +183,7 @@ def test_similar_rows_are_the_nearest_in_use(table, found):
     features = found.model.named_steps["features"].transform(X)
     model = found.model.named_steps["estimator"]
     in_use = np.flatnonzero(~np.isnan(y) & ~model.removed_)
-    gamma = model._settings.views[0].kernel.gamma
+    gamma = model.result_.settings.views[0].kernel.gamma
     for line in found.report.lines[:20]:
         row = int(line.row) - 1
         pool = in_use[in_use != row]

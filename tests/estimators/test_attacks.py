@@ -54,7 +54,7 @@ def test_rows_that_are_all_alike_do_not_depend_on_their_order():
         assert model.removed_[np.flatnonzero(p == 0)[0]]
         counts.add(int(model.removed_.sum()))
     assert len(counts) == 1
-    assert HLRegressor().fit(X, y)._settings.views[0].kernel.gamma == 1.0
+    assert HLRegressor().fit(X, y).result_.settings.views[0].kernel.gamma == 1.0
 
 
 @pytest.mark.filterwarnings("ignore:.* labels were removed:UserWarning")

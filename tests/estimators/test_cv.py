@@ -127,7 +127,9 @@ def test_splitters_try_the_widths_and_ridges_of_the_closed_form(table):
     total = np.count_nonzero(~np.isnan(y))
     by_splits = HLRegressorCV(cv=2, removals=[np.inf], manifolds=[0, 1e-3]).fit(X, y)
     found = by_splits.cv_results_
-    gammas = HLRegressor().fit(X, y)._settings.views[0].kernel.gamma * np.array(WIDTH_FACTORS)
+    gammas = HLRegressor().fit(X, y).result_.settings.views[0].kernel.gamma * np.array(
+        WIDTH_FACTORS
+    )
     for kernel, manifold in product(("laplacian", "matern"), (0.0, 1e-3)):
         mine = (found["param_kernel"] == kernel) & (found["param_manifold"] == manifold)
         assert np.sum(mine) == len(WIDTH_FACTORS) * len(RIDGES)

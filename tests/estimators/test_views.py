@@ -437,7 +437,7 @@ def test_column_selectors_of_scikit_learn():
     model = HLRegressor(views=[View(make_column_selector("a|b")), View("c"), View(3)]).fit(
         table, y
     )
-    assert [len(view.columns) for view in model._settings.views] == [2, 1, 1]
+    assert [len(view.columns) for view in model.result_.settings.views] == [2, 1, 1]
 
 
 def test_parameters_of_views():

@@ -30,7 +30,7 @@ from sklearn.pipeline import Pipeline
 from activehuber import HLClassifier, HLRegressor, HLRegressorCV, View
 from activehuber.crowd import model as crowd
 from activehuber.crowd.counter import Counter as CrowdCounter
-from activehuber.crowd.counter import Part, Preparation, Scaling, Setting
+from activehuber.crowd.counter import CounterPart, Preparation, Scaling, Setting
 from activehuber.crowd.features import Described, Scene
 from activehuber.crowd.lasting import Components
 from activehuber.data.encoding import TableFeatures
@@ -132,7 +132,7 @@ def crowd_model(rng: np.random.Generator) -> crowd.CrowdModel:
     scaling = Scaling(values.mean(axis=0), values.std(axis=0))
     own = np.arange(2, 8)
     lasting = Components.of(scaling(values)[:, own], numbers, most=4).lasting(1)
-    preparation = Preparation(scaling, (Part("edges and texture", own, lasting),))
+    preparation = Preparation(scaling, (CounterPart("edges and texture", own, lasting),))
     labels = np.where(numbers[:, None] % 2, np.nan, np.abs(values[:, :1]))
     view = View(np.arange(4), gamma=0.1, name="edges and texture")
     regressor = HLRegressor(views=[view], alpha=1e-3).fit(preparation(values), labels[:, 0])

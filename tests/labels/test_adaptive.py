@@ -154,7 +154,10 @@ def test_labels_are_weighed_later_as_they_were_in_the_fit():
     at_once._weighs_labels = True
     at_once.fit(X, y)
     later = HLRegressor().fit(X, y)
-    assert later._fitted[0].evidence is None and at_once._fitted[0].evidence is not None
+    assert (
+        later.result_.targets[0].evidence is None
+        and at_once.result_.targets[0].evidence is not None
+    )
     y[later.removed_] = np.nan
     # Later the problem is built and solved again from the coefficients: other rounding.
     for name in ("label_quality_", "loo_residuals_"):

@@ -167,7 +167,7 @@ def test_few_components_equal_naive_algebra(approximation):
         block_size=50,
         random_state=3,
     ).fit(X, y)
-    basis = ours._fitted[0].basis
+    basis = ours.result_.targets[0].basis
     (phi,) = basis.whitened(basis(X))
     fitted, _ = naive_huber(phi[given], y[given], 2 * given.sum() * 1e-3, 0.2)
     np.testing.assert_allclose(ours.predict(X[given]), fitted, atol=1e-8)

@@ -619,7 +619,7 @@ def test_equals_single_fits(params):
         xi = share * path.thresholds[0]
         model = HLRegressor(threshold=xi, **params).fit(X, y)
         ours = HLRegressor(threshold=xi, **params).fit(X, y)
-        for fitted in ours._fitted:
+        for fitted in ours.result_.targets:
             coef, b = path.at(xi)
             fitted.coefficients[...] = coef.reshape(60, -1)
         ours.intercept_ = b

@@ -57,7 +57,7 @@ def labels_table(table: Encoded, evidence: Findings) -> pd.DataFrame:
 def predictions_table(choice: ChosenModel, table: Encoded, coverage: float) -> pd.DataFrame:
     """One row for each without a label; see `Audit`."""
     rows = np.flatnonzero(~table.labels.given)
-    exact = choice.regressor._settings.approximation is None
+    exact = choice.regressor.result_.settings.approximation is None
     X = table.rows.take(rows) if exact else ChosenRows(table.rows, rows)
     return _frame(table, rows, predict_columns(choice.estimator, X, coverage))
 

@@ -70,7 +70,7 @@ def similar_rows(
     if k == 0:
         nothing = np.empty((len(wanted), 0))
         return Similar(wanted, nothing.astype(int), nothing)
-    views, weights = model._settings.views, model._fitted[0].view_weights
+    views, weights = model.result_.settings.views, model.result_.targets[0].view_weights
     kernel = _SumOfKernels(views, weights, X.take(judged.rows[pool]))
     asked = X.take(judged.rows[wanted])
     in_pool = np.full(len(judged.rows), -1)

@@ -173,7 +173,10 @@ def _findings(
 
 
 def _on_approximation(regressor: HLRegressor) -> list[str]:
-    approximation, basis = regressor._settings.approximation, regressor._fitted[0].basis
+    approximation, basis = (
+        regressor.result_.settings.approximation,
+        regressor.result_.targets[0].basis,
+    )
     if approximation is None or basis is None:
         return []
     many = len(basis.places) > 1
@@ -203,9 +206,9 @@ def _settings(
     names = [f"{view.name}: " for view in regressor.views or ()] or [""]
     kernels = [
         f"{name}{view.kernel.name}, gamma {_short(view.kernel.gamma)}"
-        for name, view in zip(names, regressor._settings.views, strict=True)
+        for name, view in zip(names, regressor.result_.settings.views, strict=True)
     ]
-    alpha = regressor._settings.alpha
+    alpha = regressor.result_.settings.alpha
     # What is told of the fit itself is not told twice; its alpha differs from the one chosen
     # where the choice was made on some of the labels.
     said = {"kernel", "gamma", "views"}
@@ -236,10 +239,10 @@ def _settings(
 
 
 def _approximation_words(regressor: HLRegressor) -> str:
-    approximation = regressor._settings.approximation
+    approximation = regressor.result_.settings.approximation
     if approximation is None:
         return "none"
-    return f"{approximation.kind}, {len(regressor._fitted[0].coefficients)} functions"
+    return f"{approximation.kind}, {len(regressor.result_.targets[0].coefficients)} functions"
 
 
 def _short(value: Any) -> str:

@@ -13,7 +13,6 @@ from activehuber._typing import Vector
 from activehuber.audit.inputs import TargetColumn
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.fit import reduced_gram
-from activehuber.fitting.settings import Data
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
@@ -51,9 +50,9 @@ def follow_path(
     That of the reduced problem: coefficients, most of the work of `huber_path`, are not needed.
     """
     count = int(np.count_nonzero(labels.given))
-    if model._settings.approximation is not None:
+    if model.result_.settings.approximation is not None:
         return None, ["With an approximation no path over the threshold is followed."]
-    if model._several_targets:
+    if model.result_.data.several_targets:
         return None, ["With more than two classes no path over the threshold is followed."]
     if count > WALK_LABELS:
         return None, [f"Above {WALK_LABELS} labels no path over the threshold is followed."]
@@ -71,8 +70,10 @@ def follow_path(
 
 def _problem_of_all(model: HLRegressor, labels: TargetColumn) -> Problem:
     assert model.X_fit_ is not None  # audit has features, no Gram matrix
-    data = Data(model.X_fit_, *model._labels_fit)
-    settings = replace(model._settings, view_weights=model._fitted[0].view_weights)
+    data = model.result_.data
+    settings = replace(
+        model.result_.settings, view_weights=model.result_.targets[0].view_weights
+    )
     y = data.y[labels.given, 0]
     centre = float(np.median(y)) if settings.fit_intercept else 0.0
     return Problem(

@@ -78,7 +78,7 @@ def judge(
     given = labels.values[rows].astype(np.float64)
     left_out = np.asarray(model.loo_residuals_)[rows]
     used = ~shared["removed"]
-    weights = model._labels_fit[1][rows[used]]
+    weights = model.result_.data.weights[rows[used]]
     return Verdicts(
         given=given,
         fitted=given - np.asarray(model.residuals_)[rows],

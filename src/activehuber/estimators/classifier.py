@@ -334,7 +334,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         1.0
         """
         check_is_fitted(self)
-        if self.estimator_._settings.approximation is not None and is_streamed(X):
+        if self.estimator_.result_.settings.approximation is not None and is_streamed(X):
             X, y = scored_rows(X, y, self)
         classes, own = _read_classes(y)
         check_consistent_length(X, own, sample_weight)

@@ -416,7 +416,7 @@ class _SearchCV(ViewParameters):
         rows = model.X_fit_
         if isinstance(rows, Rows):
             rows = rows.take(self._looked_at)
-        for view in model._settings.views:
+        for view in model.result_.settings.views:
             x = view.select(rows)
             power = 1.0 if view.kernel.name == "laplacian" else 2.0
             part = np.broadcast_to(view.kernel.gamma, x.shape[1]) * x.std(axis=0) ** power
@@ -424,7 +424,7 @@ class _SearchCV(ViewParameters):
         if self.views is not None or len(shares) == 1:
             return shares if self.views is not None else shares[0]
         # Of a sum of kernels: each counts by how much its part of the prediction moves.
-        exact = model._settings.approximation is None
+        exact = model.result_.settings.approximation is None
         moves = np.std(model._parts(rows if exact else new_rows(rows, model)), axis=0)
         return np.average(shares, axis=0, weights=moves if moves.sum() > 0.0 else None)
 

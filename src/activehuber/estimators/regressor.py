@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
 )
 
 from activehuber import graphs
-from activehuber._typing import Mask, Matrix, Vector
+from activehuber._typing import Matrix, Vector
 from activehuber.data.rows import ArrayRows, LostRows, Rows, automatic_block_size, threads_for
 from activehuber.estimators.inputs import (
     first_rows,
@@ -30,13 +30,13 @@ from activehuber.estimators.inputs import (
 from activehuber.estimators.intervals import half_width
 from activehuber.fitting import validation as check
 from activehuber.fitting.fit import (
+    FitResult,
     fit_targets,
     path_of_labels,
     prediction_inflation,
     refit_labels,
-    weigh_labels,
 )
-from activehuber.fitting.result import Fitted, LabelEvidence
+from activehuber.fitting.result import Fitted
 from activehuber.fitting.settings import Data, Settings, ViewSettings
 from activehuber.kernels.feature_maps import APPROXIMATION_NAMES, FOURIER_KERNELS, Landmarks
 from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
@@ -309,10 +309,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
     True
     """
 
-    _settings: Settings
-    _fitted: list[Fitted]
-    _several_targets: bool
-    _labels_fit: tuple[Matrix, Vector, Mask]
+    result_: FitResult
     X_fit_: Any
     # For those who ask for leave-one-out figures of every fit anyway; else they wait.
     _weighs_labels: bool = False
@@ -472,7 +469,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         True
         """
         check_is_fitted(self)
-        shape = (len(self._labels_fit[0]), -1)
+        shape = (len(self.result_.data.y), -1)
         residuals = np.reshape(self.loo_residuals_, shape)
         in_use = np.where(np.reshape(self.removed_, shape), np.nan, residuals)
         return self._interval(X, coverage, scale, in_use)
@@ -487,28 +484,29 @@ class HLRegressor(RegressorMixin, ViewParameters):
         centre = np.asarray(self._parts(X).sum(axis=1) + self.intercept_)
         centre = centre.reshape(len(centre), -1)
         ends = []
-        for index in range(len(self._fitted)):
+        for index in range(len(self.result_.targets)):
             used = ~np.isnan(residuals[:, index])
-            errors, weights = residuals[used, index], self._labels_fit[1][used]
+            errors, weights = residuals[used, index], self.result_.data.weights[used]
             if scale == "local":
-                errors = errors / self._label_evidence()[index].loo_inflation[used]
+                errors = errors / self.result_.evidence[index].loo_inflation[used]
             half: float | Vector = half_width(errors, weights, coverage)
             if scale == "local":
                 half = half * np.asarray(self._inflation(index, X))
             ends.append(np.stack([centre[:, index] - half, centre[:, index] + half], axis=1))
-        return self._of_targets(ends)
+        return self.result_.of_targets(ends)
 
     def _inflation(self, index: int, X: Matrix) -> Vector:
         """√(1 + q/μ) of new rows."""
-        settings = self._settings
+        settings = self.result_.settings
         penalised = settings.manifold > 0.0 or settings.agreement > 0.0
         if self.X_fit_ is None or (settings.approximation is None and penalised):
             raise ValueError(
                 'scale="local" needs rows of features, and no manifold and no agreement; use '
                 'scale="constant"'
             )
-        data = Data(self.X_fit_, *self._labels_fit)
-        return prediction_inflation(settings, data, self._fitted[index], index, X)
+        return prediction_inflation(
+            settings, self.result_.data, self.result_.targets[index], index, X
+        )
 
     def loo_refit(self, rows, *, target=0):
         """Leave-one-out residuals of some labels by fitting again without each of them.
@@ -540,27 +538,31 @@ class HLRegressor(RegressorMixin, ViewParameters):
         """
         self._check_repeatable(target, "it cannot be repeated")
         rows = np.asarray(rows)
-        data = Data(self.X_fit_, *self._labels_fit)
+        data = self.result_.data
         labelled = np.flatnonzero(data.labelled[:, target])
         if rows.ndim != 1 or not np.all(np.isin(rows, labelled)):
             raise ValueError("rows must be numbers of rows that have a label")
-        return refit_labels(self._settings, data, self._fitted[target], target, rows)
+        return refit_labels(
+            self.result_.settings, data, self.result_.targets[target], target, rows
+        )
 
     def _check_repeatable(self, target: int, remedy: str) -> None:
         """Raise unless the problem of a target can be put together again."""
         check_is_fitted(self)
-        if target not in range(len(self._fitted)):
+        if target not in range(len(self.result_.targets)):
             raise ValueError(
-                f"target must be from 0 to {len(self._fitted) - 1}, got {target!r}"
+                f"target must be from 0 to {len(self.result_.targets) - 1}, got {target!r}"
             )
-        if self.X_fit_ is None or (self._settings.manifold > 0.0 and self._lost_a_graph()):
+        if self.X_fit_ is None or (
+            self.result_.settings.manifold > 0.0 and self._lost_a_graph()
+        ):
             raise ValueError(
                 "the fit keeps no precomputed kernel and no graph that was given as a matrix; "
                 f"{remedy}"
             )
 
     def _lost_a_graph(self) -> bool:
-        return any(view.graph is None for view in self._settings.views)
+        return any(view.graph is None for view in self.result_.settings.views)
 
     def predict_views(self, X):
         """Each view's part of the prediction, c^α f^α(x^α).
@@ -593,14 +595,14 @@ class HLRegressor(RegressorMixin, ViewParameters):
         `owner` is the estimator that X was given to, if that is not this one.
         """
         owner = self if owner is None else owner
-        if self._settings.approximation is None:
+        if self.result_.settings.approximation is None:
             refuse_streams(X)
-        if self._settings.approximation is None or not is_streamed(X):
+        if self.result_.settings.approximation is None or not is_streamed(X):
             X = check.checked_features(owner, X, order="C", reset=False)
-        if self._settings.approximation is None:
+        if self.result_.settings.approximation is None:
             return X
         rows = new_rows(X, owner)
-        return rows.in_blocks_of(self._rows_a_block(len(self._settings.views)))
+        return rows.in_blocks_of(self._rows_a_block(len(self.result_.settings.views)))
 
     def _parts(self, X: Any) -> np.ndarray:
         """`predict_views` of checked rows; what is not finite is refused."""
@@ -614,13 +616,15 @@ class HLRegressor(RegressorMixin, ViewParameters):
         return out
 
     def _products(self, X: Any) -> np.ndarray:
-        if self._settings.approximation is not None:
-            coefficients = np.stack([f.coefficients for f in self._fitted], axis=1)
-            out, _ = X.run(project_views, (self._fitted[0].basis, coefficients))
-            return out if self._several_targets else out[:, :, 0]
+        if self.result_.settings.approximation is not None:
+            coefficients = np.stack([f.coefficients for f in self.result_.targets], axis=1)
+            out, _ = X.run(project_views, (self.result_.targets[0].basis, coefficients))
+            return out if self.result_.data.several_targets else out[:, :, 0]
         parts = []
-        for index, view in enumerate(self._settings.views):
-            weighted = [f.view_weights[index] * f.coefficients[:, index] for f in self._fitted]
+        for index, view in enumerate(self.result_.settings.views):
+            weighted = [
+                f.view_weights[index] * f.coefficients[:, index] for f in self.result_.targets
+            ]
             coefficients = np.stack(weighted, axis=1)
             used = np.any(coefficients != 0.0, axis=1)
             if self.X_fit_ is None:
@@ -631,7 +635,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
             else:
                 parts.append(np.zeros((len(X), coefficients.shape[1])))
         out = np.stack(parts, axis=1)
-        return out if self._several_targets else out[:, :, 0]
+        return out if self.result_.data.several_targets else out[:, :, 0]
 
     def score(self, X, y, sample_weight=None):
         """R² of the predictions on the rows that have a label.
@@ -658,7 +662,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         True
         """
         check_is_fitted(self)
-        if self._settings.approximation is None:
+        if self.result_.settings.approximation is None:
             refuse_streams(X)
         elif is_streamed(X):
             X, y = scored_rows(X, y, self)
@@ -711,15 +715,15 @@ class HLRegressor(RegressorMixin, ViewParameters):
         """
         self._check_repeatable(target, "pass them and the labels to activehuber.huber_path")
         _check_path_parameters(min_threshold, max_events)
-        if self._settings.approximation is not None:
+        if self.result_.settings.approximation is not None:
             raise ValueError(
                 "an approximated fit has no threshold_path; use approximation=None on fewer "
                 "rows"
             )
-        fitted = self._fitted[target]
+        fitted = self.result_.targets[target]
         return path_of_labels(
-            self._settings,
-            Data(self.X_fit_, *self._labels_fit),
+            self.result_.settings,
+            self.result_.data,
             target,
             removed=fitted.removed,
             view_weights=fitted.view_weights,
@@ -737,39 +741,25 @@ class HLRegressor(RegressorMixin, ViewParameters):
     @property
     def loo_residuals_(self) -> np.ndarray:
         """Leave-one-out residuals of shape (n_samples,) (+ targets)."""
-        return self._of_targets([e.loo_residuals for e in self._label_evidence()])
+        return self.result_.of_targets([e.loo_residuals for e in self.result_.evidence])
 
     @property
     def label_quality_(self) -> np.ndarray:
         """Label quality of shape (n_samples,) (+ targets)."""
         check_is_fitted(self)
-        known = [fitted.quality for fitted in self._fitted]
+        known = [fitted.quality for fitted in self.result_.targets]
         if any(quality is None for quality in known):
-            known = [e.label_quality for e in self._label_evidence()]
-        return self._of_targets(known)
+            known = [e.label_quality for e in self.result_.evidence]
+        return self.result_.of_targets(known)
 
     @property
     def scale_(self) -> float | np.ndarray:
         """σ̂, the noise scale of the labels."""
         check_is_fitted(self)
-        known = [fitted.sigma for fitted in self._fitted]
+        known = [fitted.sigma for fitted in self.result_.targets]
         if any(sigma is None for sigma in known):
-            known = [e.scale for e in self._label_evidence()]
-        return self._of_targets(known)
-
-    def _label_evidence(self) -> list[LabelEvidence]:
-        check_is_fitted(self)
-        if any(fitted.evidence is None for fitted in self._fitted):
-            assert self.X_fit_ is not None  # a precomputed kernel weighs labels in fit
-            data = Data(self.X_fit_, *self._labels_fit)
-            found = weigh_labels(self._settings, data, self._fitted)
-            pairs = zip(self._fitted, found, strict=True)
-            self._fitted = [replace(fitted, evidence=evidence) for fitted, evidence in pairs]
-        return [f.evidence for f in self._fitted if f.evidence is not None]
-
-    def _of_targets(self, values: list[Any]) -> Any:
-        """One value for one target, else all of them along a last axis."""
-        return np.stack(values, axis=-1) if self._several_targets else values[0]
+            known = [e.scale for e in self.result_.evidence]
+        return self.result_.of_targets(known)
 
     # --- fitting ------------------------------------------------------------------------
 
@@ -855,9 +845,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> Data:
         X, y = self._check_rows(X, y)
-        y = check.check_labels(y, len(X))
-        self._several_targets = y.ndim == 2
-        y = y.reshape(len(X), -1)
+        labels = check.check_labels(y, len(X))
+        y = labels.reshape(len(X), -1)
         weights = check.check_weights(sample_weight, y)
         mask = check.check_trusted(trusted, y.shape)
         if self._is_precomputed():
@@ -866,7 +855,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
             for holder in [self] if self.views is None else self.views:
                 if graphs.is_matrix(holder.graph):
                     graphs.check_affinity(holder.graph, len(X))
-        return Data(X, y, weights, mask)
+        return Data(X, y, weights, mask, several_targets=labels.ndim == 2)
 
     def _check_rows(self, X: Any, y: Any) -> tuple[Any, Any]:
         """X as an array, or as Rows with an approximation, and y."""
@@ -944,7 +933,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         move_widths = self.views is None and _is_loo(self.gamma)
         if not (_is_loo(self.alpha) or move_widths):
             return settings
-        if self._several_targets:
+        if data.several_targets:
             raise ValueError(
                 'alpha="loo" and gamma="loo" take one target; fit one model for each column of '
                 "y, or, if no label is missing, use sklearn.multioutput.MultiOutputRegressor"
@@ -978,11 +967,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
         return settings_at(settings, choice.point, total)
 
     def _assign(self, settings: Settings, data: Data, fitted: list[Fitted]) -> None:
-        self._settings, self._fitted = settings.without_matrices(), fitted
-        # Copies: labels are weighed when someone asks, and the caller's may have changed then.
-        self._labels_fit = (data.y.copy(), data.weights.copy(), data.trusted.copy())
+        self.result_ = FitResult(settings, data, fitted)
         self.X_fit_ = None if settings.precomputed else data.X
-        collect = self._of_targets
+        collect = self.result_.of_targets
         single = self.views is None
         for name in COEFFICIENTS:  # those of an earlier fit that this one may not have
             self.__dict__.pop(name, None)
@@ -1003,7 +990,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         self.view_weights_residual_ = collect([f.view_weights_residual for f in fitted])
         self.threshold_ = collect([f.threshold for f in fitted])
         histories = [f.thresholds for f in fitted]
-        self.thresholds_ = histories if self._several_targets else histories[0]
+        self.thresholds_ = histories if self.result_.data.several_targets else histories[0]
         self.removed_ = collect([f.removed for f in fitted])
         self.residuals_ = collect([f.residuals for f in fitted])
         self.duality_gap_ = collect([f.certificate.duality_gap for f in fitted])

@@ -6,6 +6,7 @@ rows and labels -> reduction -> threshold mode -> certified coefficients -> labe
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,6 +29,40 @@ from activehuber.solver.leave_one_out import refit_without
 from activehuber.solver.newton import Solution, Status
 from activehuber.solver.path import ThresholdPath, threshold_path
 from activehuber.solver.polishing import recover
+
+
+class FitResult:
+    """All that a fit knows, read-only: what audits, displays and model files need.
+
+    Attributes
+    ----------
+    settings : Settings
+        Without graphs that are matrices.
+    data : Data
+        Its own copy of the labels. Of a precomputed kernel without X.
+    targets : tuple of Fitted
+    evidence : tuple of LabelEvidence
+        One a target; leave-one-out figures are computed when someone first asks.
+    """
+
+    def __init__(self, settings: Settings, data: Data, targets: Sequence[Fitted]) -> None:
+        self.settings, self.targets = settings.without_matrices(), tuple(targets)
+        # Copies: labels are weighed when someone asks, and the caller's may have changed then.
+        own = data.with_labels_of(np.arange(len(data.y)))
+        self.data = replace(own, X=None) if settings.precomputed else own
+
+    @property
+    def evidence(self) -> tuple[LabelEvidence, ...]:
+        """Leave-one-out figures of each target."""
+        if any(target.evidence is None for target in self.targets):
+            found = weigh_labels(self.settings, self.data, self.targets)
+            pairs = zip(self.targets, found, strict=True)
+            self.targets = tuple(replace(target, evidence=each) for target, each in pairs)
+        return tuple(target.evidence for target in self.targets if target.evidence is not None)
+
+    def of_targets(self, values: Sequence[Any]) -> Any:
+        """One value for one target, else all of them along a last axis."""
+        return np.stack(values, axis=-1) if self.data.several_targets else values[0]
 
 
 def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
@@ -114,7 +149,9 @@ def _fit(target: Target) -> tuple[Fitted, list[Complaint]]:
     return fitted, complaints
 
 
-def weigh_labels(settings: Settings, data: Data, fitted: list[Fitted]) -> list[LabelEvidence]:
+def weigh_labels(
+    settings: Settings, data: Data, fitted: Sequence[Fitted]
+) -> list[LabelEvidence]:
     """Leave-one-out evidence of earlier fits, from their coefficients.
 
     A fit keeps no matrix of the size of the Gram matrix, so the problem is built again.

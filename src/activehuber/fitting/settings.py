@@ -151,12 +151,15 @@ class Data:
         NaN where unlabelled.
     weights : ndarray of shape (n,)
     trusted : ndarray of shape (n, q), bool
+    several_targets : bool
+        Whether y had two dimensions, also for q = 1.
     """
 
     X: Any
     y: Matrix
     weights: Vector
     trusted: Mask
+    several_targets: bool = False
 
     @property
     def labelled(self) -> Mask:
@@ -182,10 +185,15 @@ class Data:
     def take(self, rows: np.ndarray, *, precomputed: bool = False) -> Data:
         """Some rows, in memory."""
         X = self.X[np.ix_(rows, rows)] if precomputed else self.X[rows]
-        return Data(X, self.y[rows], self.weights[rows], self.trusted[rows])
+        return replace(self, X=X).with_labels_of(rows)
 
     def some_labels(self, most: int, seed: int) -> Data:
         """Some rows with a label of the first target, in memory."""
         rows = np.flatnonzero(self.labelled[:, 0])
         rows = rows[drawn(len(rows), most, np.random.default_rng(seed))]
-        return Data(self.X.take(rows), self.y[rows], self.weights[rows], self.trusted[rows])
+        return replace(self, X=self.X.take(rows)).with_labels_of(rows)
+
+    def with_labels_of(self, rows: np.ndarray) -> Data:
+        """The same features, with the labels of some rows."""
+        y, weights, trusted = self.y[rows], self.weights[rows], self.trusted[rows]
+        return replace(self, y=y, weights=weights, trusted=trusted)

@@ -41,7 +41,7 @@ def _check_regressor(estimator: Any, target: int) -> None:
     if not isinstance(estimator, HLRegressor):
         raise TypeError(f"estimator must be a fitted HLRegressor, got {estimator!r}")
     check_is_fitted(estimator)
-    n_targets = estimator._labels_fit[0].shape[1]
+    n_targets = estimator.result_.data.y.shape[1]
     if target not in range(n_targets):
         raise ValueError(f"target must be from 0 to {n_targets - 1}, got {target!r}")
 
@@ -122,7 +122,7 @@ class ViewDisplay:
             parts, weights = parts[:, :, target], weights[:, target]
             intercept = intercept[target]
         display = cls(
-            names=[view.name for view in estimator._settings.views],
+            names=[view.name for view in estimator.result_.settings.views],
             shares=len(weights) * weights**2,
             parts=parts,
             prediction=parts.sum(axis=1) + intercept,
@@ -433,7 +433,7 @@ class LabelQualityDisplay:
         (40,)
         """
         _check_regressor(estimator, target)
-        y = estimator._labels_fit[0]
+        y = estimator.result_.data.y
 
         def column(values: Any) -> Any:
             return np.reshape(values, y.shape)[:, target]

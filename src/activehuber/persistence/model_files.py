@@ -511,7 +511,7 @@ def _estimator_state(model: Any) -> dict[str, Any]:
         rates = model.noise_rates_
         return {
             "kind": "classifier",
-            "params": _params_state(model, model.estimator_._settings),
+            "params": _params_state(model, model.estimator_.result_.settings),
             "classes": _without_objects(model.classes_),
             "regressor": regressor_state(model.estimator_),
             "cut": float(model.cut_),
@@ -546,33 +546,33 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
     """A fitted model as plain values and arrays."""
     if model.X_fit_ is None:
         raise TableError("a model with a precomputed kernel cannot be saved")
-    evidence = model._label_evidence()
-    y, weights, trusted = model._labels_fit
-    params = _params_state(model, model._settings)
+    data, evidence = model.result_.data, model.result_.evidence
+    y, weights, trusted = data.y, data.weights, data.trusted
+    params = _params_state(model, model.result_.settings)
     # As the fit used them: what "scale" and "loo" stood for is not worked out again.
-    params["alpha"] = float(model._settings.alpha)
+    params["alpha"] = float(model.result_.settings.alpha)
     if not isinstance(params["random_state"], int):
         params["random_state"] = None  # a generator has moved on: it says nothing of this fit
-    gammas = [view.kernel.gamma for view in model._settings.views]
+    gammas = [view.kernel.gamma for view in model.result_.settings.views]
     if params["views"] is None:
         params["gamma"] = gammas[0]
     else:
         for view, gamma in zip(params["views"], gammas, strict=True):
             view["gamma"] = gamma
-    approximated = model._settings.approximation is not None
+    approximated = model.result_.settings.approximation is not None
     return {
         "params": params,
         # The rows of an approximated fit are where they are; its basis is all that is needed.
         "X": None if approximated else model.X_fit_,
         "n_features": int(model.n_features_in_),
-        "basis": _basis_state(model._fitted[0].basis),
+        "basis": _basis_state(model.result_.targets[0].basis),
         "y": y,
         "weights": weights,
         "trusted": np.array(trusted),
-        "several": bool(model._several_targets),
+        "several": bool(data.several_targets),
         "fitted": [
             _fitted_state(fitted, found)
-            for fitted, found in zip(model._fitted, evidence, strict=True)
+            for fitted, found in zip(model.result_.targets, evidence, strict=True)
         ],
     }
 
@@ -629,8 +629,7 @@ def regressor_of(state: dict[str, Any]) -> HLRegressor:
     model._check_parameters()
     n, model.n_features_in_ = len(state["y"]), state["n_features"]
     X = LostRows(n, model.n_features_in_) if state["X"] is None else state["X"]
-    data = Data(X, state["y"], state["weights"], state["trusted"])
-    model._several_targets = state["several"]
+    data = Data(X, state["y"], state["weights"], state["trusted"], state["several"])
     settings = model._resolve(X, data)
     basis = None if state["basis"] is None else _basis_of(state["basis"], settings)
     fitted = [replace(_fitted_of(item), basis=basis) for item in state["fitted"]]
