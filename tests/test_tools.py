@@ -1,6 +1,8 @@
 """What make calls to run these tests elsewhere."""
 
 import importlib.util
+import re
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,3 +77,12 @@ def test_shuffled_tests_stay_with_their_file():
     assert order("1") == order("1") != order("2") and order("1") != order(None)
     files = [name // 9 for name in order("1")]
     assert all(files[k] == files[k - k % 9] for k in range(90)) and files != sorted(files)
+
+
+@pytest.mark.slow
+def test_a_mutant_that_every_test_notices_is_killed():
+    """The mutated module is what the tests import, wherever they are."""
+    command = [sys.executable, "tools/mutants.py", "--sample", "12", "loss.huber"]
+    done = subprocess.run(command, cwd=HOUSE, capture_output=True, text=True, check=True)
+    found = re.search(r"^loss\.huber: 12 mutants, (\d+) killed", done.stdout, re.M)
+    assert found and int(found[1]) >= 6, done.stdout

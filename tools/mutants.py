@@ -289,7 +289,8 @@ class _Server:
         for file in files:
             importlib.import_module(".".join(Path(file).with_suffix("").parts))
         for name in list(sys.modules):
-            if name.split(".")[0] == "activehuber" or name.startswith("tests.test_"):
+            is_test = name.startswith("tests.") and name != "tests.conftest"
+            if name.split(".")[0] == "activehuber" or is_test:
                 del sys.modules[name]
 
     def _wait(self, left: int) -> None:
