@@ -140,7 +140,7 @@ import os, sys
 from pathlib import Path
 from concurrent.futures import ProcessPoolExecutor
 from activehuber.cli import commands as cli
-from activehuber.data.tables import write_file, write_files
+from activehuber.runtime.files import write_file, write_files
 
 def parts(number):
     yield b"half"

@@ -11,7 +11,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from activehuber.data import encoding as module
 from activehuber.data.encoding import TableFeatures, as_frame
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 
 
 @pytest.fixture

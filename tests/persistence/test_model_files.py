@@ -16,7 +16,6 @@ from skops import io as skops
 
 from activehuber import HLRegressor, View
 from activehuber.audit import audit, choice
-from activehuber.data.tables import TableError
 from activehuber.persistence import archive
 from activehuber.persistence.model_files import (
     FORMAT,
@@ -33,6 +32,7 @@ from activehuber.persistence.model_files import (
     state_bytes,
 )
 from activehuber.persistence.schema import record
+from activehuber.runtime.messages import TableError
 from tests.audit.test_table import Quick, make_table
 from tests.fuzzing import model_files
 from tests.fuzzing.model_files import repacked

@@ -232,7 +232,7 @@ def audit_command(
     with _progress(quiet=as_json) as tell:
         tell(0.0, "starting")
         # Imported here: --help and mistakes in the arguments need none of it.
-        from activehuber.data.tables import check_outputs, write_files
+        from activehuber.runtime.files import check_outputs, write_files
 
         _check_not_inputs([output / name for name in FILES], [table, views])
         check_outputs(output, FILES, force=force)
@@ -273,7 +273,7 @@ class _Asked:
 
     def features_of(self, columns: Sequence[str], repeated: Collection[str] = ()) -> list[str]:
         """The columns to learn from, or one line on a name that is wrong."""
-        from activehuber.data.tables import like, listed
+        from activehuber.runtime.messages import like, listed
 
         unwanted = _split_names(self.drop, set(columns))
         roles = [
@@ -328,7 +328,8 @@ def _check_engine(engine: str, scheduler: str | None) -> None:
 def _audit_file(asked: _Asked, tell: Callable[[float, str], None]) -> Audit:
     from activehuber.audit import audit
     from activehuber.audit.table import with_notes
-    from activehuber.data.tables import mask_of_words, read_table
+    from activehuber.data.parsing import mask_of_words
+    from activehuber.data.reading import read_table
 
     options = asked.options(tell)
     table = read_table(asked.table, asked.as_text)
@@ -352,7 +353,8 @@ def _audit_on_cluster(
 
     from activehuber.audit.parquet import audit_parquet
     from activehuber.data.dask_rows import connected
-    from activehuber.data.tables import first_line, parquet_dataset
+    from activehuber.data.reading import parquet_dataset
+    from activehuber.runtime.messages import first_line
 
     options = asked.options(tell)
     dataset = parquet_dataset(asked.table)
@@ -416,8 +418,8 @@ def _read_views(path: Path) -> list[View]:
     """Views of columns by name, from [[view]] tables."""
     import tomllib
 
-    from activehuber.data.tables import listed
     from activehuber.fitting.validation import check_each_view
+    from activehuber.runtime.messages import listed
     from activehuber.views import View
 
     try:
@@ -482,8 +484,10 @@ def predict_command(
     """Predict the target for the rows of another table."""
     from activehuber.audit.outputs import predict_columns
     from activehuber.data.encoding import CATEGORY
-    from activehuber.data.tables import check_output_file, csv_text, read_table, write_file
+    from activehuber.data.reading import read_table
+    from activehuber.data.writing import csv_text
     from activehuber.persistence.model_files import load_model
+    from activehuber.runtime.files import check_output_file, write_file
 
     _check_not_inputs([output], [model, table])
     check_output_file(output, force=force)
@@ -684,7 +688,7 @@ def crowd_train_command(
         tell(0.0, "starting")
         from activehuber.crowd.command import FILES as NAMES
         from activehuber.crowd.command import train
-        from activehuber.data.tables import check_outputs, write_files
+        from activehuber.runtime.files import check_outputs, write_files
 
         inputs = [frames, counts, roi, perspective]
         _check_not_inputs([output / name for name in NAMES], inputs)
@@ -710,7 +714,7 @@ def crowd_count_command(
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
 ) -> None:
     """Count the frames of the same camera at another time."""
-    from activehuber.data.tables import check_output_file
+    from activehuber.runtime.files import check_output_file
 
     started = time.perf_counter()
     wanted = [output] if report is None else [output, report]
@@ -722,7 +726,7 @@ def crowd_count_command(
     with _progress(quiet=False) as tell:
         tell(0.0, "starting")
         from activehuber.crowd.command import count
-        from activehuber.data.tables import write_file
+        from activehuber.runtime.files import write_file
 
         with_page = report is not None
         found, loaded, page = count(model, frames, page=with_page, table=output.name, tell=tell)

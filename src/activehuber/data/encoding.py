@@ -17,14 +17,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from activehuber._typing import Matrix
-from activehuber.data.tables import (
-    TableError,
-    listed,
-    plain_text,
-    read_dates,
-    read_numbers,
-    text_date_layout,
-)
+from activehuber.data.parsing import read_dates, read_numbers, text_date_layout
+from activehuber.data.writing import plain_text
+from activehuber.runtime.messages import TableError, listed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from activehuber.data.encoding import CATEGORY, DATE, DATE_PARTS, FLAG, NUMBER, TableFeatures
+from activehuber.data.parsing import DATE_LAYOUTS
 from activehuber.data.rows import LostRows
-from activehuber.data.tables import DATE_LAYOUTS, TableError, first_line, write_file
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.result import Fitted, LabelEvidence
@@ -56,6 +56,8 @@ from activehuber.persistence.schema import (
     whole,
 )
 from activehuber.problem.problem import Certificate
+from activehuber.runtime.files import write_file
+from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View
 
 FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 5
