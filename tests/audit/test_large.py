@@ -17,7 +17,8 @@ from activehuber.audit import audit, choice, inputs, outputs, similar
 from activehuber.audit import parquet as parquet_module
 from activehuber.audit.outputs import table_csv
 from activehuber.audit.parquet import audit_parquet
-from activehuber.cli.commands import FILES, run
+from activehuber.cli.app import run
+from activehuber.cli.audit import FILES
 from activehuber.data.reading import arrow_frame, parquet_dataset, parquet_pieces
 from activehuber.data.rows import LocalRows
 from activehuber.kernels.feature_maps import Landmarks
@@ -26,7 +27,7 @@ from activehuber.runtime.messages import TableError
 from tests.audit.test_table import Quick, make_table
 from tests.cli.test_commands import COMMAND, fails, rows_of
 
-cli_module = importlib.import_module("activehuber.cli.commands")
+cli_module = importlib.import_module("activehuber.cli.audit")
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ import pytest
 
 from activehuber import __version__
 from activehuber.audit import audit, choice
-from activehuber.cli import commands as cli_module
-from activehuber.cli.commands import FILES, run
+from activehuber.cli import audit as audit_module
+from activehuber.cli.app import run
+from activehuber.cli.audit import FILES
 from activehuber.data.datasets import make_spoilt_diabetes
 from tests.audit.test_table import Quick, make_table
 
@@ -503,7 +504,7 @@ def test_progress_is_told_in_order(quick, table, tmp_path, monkeypatch):
         def __exit__(self, *error):
             return None
 
-    monkeypatch.setattr(cli_module, "_progress", Bar)
+    monkeypatch.setattr(audit_module, "progress", Bar)
     assert run(["audit", str(table), "--target", "price", "-o", str(tmp_path / "out")]) == 0
     shares = [share for share, _ in told]
     assert shares == sorted(shares) and shares[-1] == 1.0 and len(told) >= 7

@@ -13,7 +13,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from activehuber.cli.commands import FILES
+from activehuber.cli.audit import FILES
 from activehuber.data.datasets import make_spoilt_diabetes
 
 # Fixed parameters, and the imports done first: then most kills hit the work and the writing.
@@ -21,7 +21,7 @@ CHILD = """
 import sys
 import skops.io
 import activehuber.persistence.model_files
-from activehuber.cli.commands import run
+from activehuber.cli.app import run
 from activehuber.audit import choice
 from tests.audit.test_table import Quick
 choice._chooser = lambda classify, views, seed: Quick(classify)

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from activehuber.cli.commands import run
+from activehuber.cli.app import run
 from activehuber.crowd import command
 from activehuber.crowd.frames import open_frames, write_images, write_video
 from activehuber.crowd.model import MODEL, load_model, model_bytes
