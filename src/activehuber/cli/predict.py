@@ -23,7 +23,7 @@ def predict_command(
 ) -> None:
     """Predict the target for the rows of another table."""
     from activehuber.audit.outputs import predict_columns
-    from activehuber.data.encoding import CATEGORY
+    from activehuber.data.columns import CATEGORY
     from activehuber.data.reading import read_table
     from activehuber.data.writing import csv_text
     from activehuber.persistence.model_files import load_model
@@ -32,12 +32,7 @@ def predict_command(
     check_output_file(output, force=force)
     loaded = load_model(model)
     features = loaded.features
-    words = [
-        name
-        for name, kind in zip(features.columns_, features.kinds_, strict=True)
-        if kind == CATEGORY
-    ]
-    identity = loaded.id_column
+    words, identity = features.encoding_.of_kind(CATEGORY), loaded.id_column
     new = read_table(table, [*words, *([identity] if identity else [])])
     matrix, notes = features.transform_and_tell(new.frame)
     try:
