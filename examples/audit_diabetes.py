@@ -10,7 +10,7 @@ import csv
 import sys
 from pathlib import Path
 
-from activehuber.cli.commands import run
+from activehuber.cli.app import run
 from activehuber.data.datasets import make_spoilt_diabetes
 
 

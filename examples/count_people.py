@@ -17,7 +17,7 @@ import numpy as np
 from activehuber.crowd.command import count, train
 from activehuber.crowd.frames import write_images, write_video
 from activehuber.crowd.synthetic import synthetic_camera
-from activehuber.data.tables import write_file, write_files
+from activehuber.runtime.files import write_file, write_files
 
 
 def main() -> None:

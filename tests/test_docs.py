@@ -91,7 +91,7 @@ def referenced():
 
 def test_the_page_of_commands_has_every_option():
     typer = pytest.importorskip("typer")
-    from activehuber.cli.commands import app
+    from activehuber.cli.app import app
 
     sections = re.split(r"^## activehuber ", (DOCS / "commands.md").read_text(), flags=re.M)[1:]
     told = {

@@ -140,7 +140,7 @@ def test_a_table_that_is_said_to_be_a_bug_is_found(tmp_path, monkeypatch):
         raise KeyError("lost")
 
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
-    monkeypatch.setattr("activehuber.data.tables.read_table", stumble)
+    monkeypatch.setattr("activehuber.data.reading.read_table", stumble)
     arguments = ["audit", str(tmp_path / "t.csv"), "--target", "b", "-o", str(tmp_path / "o")]
     found = tables.call(arguments, tmp_path, {"t.csv"})
     assert found.kind == FAILED and found.why.startswith("said to be a bug: KeyError: 'lost'")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 from experiments.crowd.bench import bench
 from experiments.paper.command import check_matplotlib, in_one_line, run_all, say
 

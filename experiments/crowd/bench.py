@@ -53,7 +53,7 @@ from activehuber.crowd.features import (
 )
 from activehuber.crowd.frames import Frames, open_frames
 from activehuber.data.rows import cores
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 from experiments.paper import data
 from experiments.paper.outcome import Cell, Outcome, Run, Table, fact, facts
 from experiments.paper.protocol import Scored

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 from experiments.paper.command import EXPERIMENTS, check_matplotlib, in_one_line, reproduce, say
 
 

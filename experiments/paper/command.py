@@ -19,7 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from activehuber.data.tables import TableError, check_outputs, first_line, write_file
+from activehuber.runtime.files import check_outputs, write_file
+from activehuber.runtime.messages import TableError, first_line
 from experiments.paper.data import MissingDataError
 from experiments.paper.outcome import Outcome, Run, Table
 

@@ -42,7 +42,8 @@ from urllib import parse, request
 import numpy as np
 from scipy.io import loadmat
 
-from activehuber.data.tables import TableError, first_line, listed, write_file
+from activehuber.runtime.files import write_file
+from activehuber.runtime.messages import TableError, first_line, listed
 
 Report = Callable[[str], None]
 Counted = tuple[np.ndarray, np.ndarray]

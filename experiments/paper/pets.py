@@ -21,8 +21,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 from sklearn.preprocessing import StandardScaler
 
-from activehuber.data.tables import TableError
 from activehuber.estimators.regressor import HLRegressor
+from activehuber.runtime.messages import TableError
 from activehuber.views import View
 from experiments.paper import data
 from experiments.paper.outcome import Cell, Outcome, Run, Table, counted, fact, facts

@@ -24,7 +24,7 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        from activehuber.cli.commands import run
+        from activehuber.cli.app import run
     except ImportError as error:
         needed = "pip install 'activehuber[cli]'"
         print(f"activehuber: {error}; the command line needs: {needed}", file=sys.stderr)

@@ -17,15 +17,17 @@ from activehuber.audit import audit, choice, inputs, outputs, similar
 from activehuber.audit import parquet as parquet_module
 from activehuber.audit.outputs import table_csv
 from activehuber.audit.parquet import audit_parquet
-from activehuber.cli.commands import FILES, run
+from activehuber.cli.app import run
+from activehuber.cli.audit import FILES
+from activehuber.data.reading import arrow_frame, parquet_dataset, parquet_pieces
 from activehuber.data.rows import LocalRows
-from activehuber.data.tables import TableError, arrow_frame, parquet_dataset, parquet_pieces
 from activehuber.kernels.feature_maps import Landmarks
 from activehuber.operators import features as block_gram
+from activehuber.runtime.messages import TableError
 from tests.audit.test_table import Quick, make_table
 from tests.cli.test_commands import COMMAND, fails, rows_of
 
-cli_module = importlib.import_module("activehuber.cli.commands")
+cli_module = importlib.import_module("activehuber.cli.audit")
 
 
 @pytest.fixture
@@ -315,8 +317,8 @@ def test_without_dask_one_line_says_what_to_install(quick, parquet, capsys, monk
 
 
 def test_too_large_a_table_is_refused_before_any_work(quick, parquet, capsys, monkeypatch):
-    monkeypatch.setattr("activehuber.data.tables.memory_limit", lambda: 10_000.0)
-    monkeypatch.setattr("activehuber.data.tables._read_bytes", None)  # not even read
+    monkeypatch.setattr("activehuber.data.reading.memory_limit", lambda: 10_000.0)
+    monkeypatch.setattr("activehuber.data.reading._read_bytes", None)  # not even read
     line = fails(capsys, "audit", parquet, "--target", "price", "-o", parquet.parent / "out")
     assert "120 rows × 6 columns" in line and "--engine dask" in line
 

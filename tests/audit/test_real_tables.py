@@ -7,7 +7,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from activehuber import HLRegressorCV
-from activehuber.cli.commands import run
+from activehuber.cli.app import run
 from activehuber.data.datasets import make_spoilt_diabetes
 from benchmarks.protocol import UCI, corrupt, uci
 

@@ -9,8 +9,8 @@ from sklearn.base import BaseEstimator, clone
 from activehuber import HLClassifier, HLRegressor, View
 from activehuber.audit import audit, choice, reasons, threshold_path
 from activehuber.data.datasets import make_spoilt_diabetes
-from activehuber.data.tables import TableError
 from activehuber.operators.dense import DenseGram
+from activehuber.runtime.messages import TableError
 
 
 class Quick(BaseEstimator):

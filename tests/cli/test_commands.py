@@ -13,8 +13,9 @@ import pytest
 
 from activehuber import __version__
 from activehuber.audit import audit, choice
-from activehuber.cli import commands as cli_module
-from activehuber.cli.commands import FILES, run
+from activehuber.cli import audit as audit_module
+from activehuber.cli.app import run
+from activehuber.cli.audit import FILES
 from activehuber.data.datasets import make_spoilt_diabetes
 from tests.audit.test_table import Quick, make_table
 
@@ -329,7 +330,7 @@ def test_nothing_is_overwritten_without_force(quick, table, tmp_path, capsys, mo
     out.mkdir()
     (out / "report.html").write_text("mine")
     with monkeypatch.context() as patch:
-        patch.setattr("activehuber.data.tables.read_table", None)  # not even read
+        patch.setattr("activehuber.data.reading.read_table", None)  # not even read
         line = fails(capsys, "audit", table, "--target", "price", "-o", out)
     assert "report.html exists; use --force" in line
     assert [item.name for item in out.iterdir()] == ["report.html"]
@@ -365,7 +366,7 @@ def test_predictions_that_cannot_be_written_stop_before_the_work(table, tmp_path
 
 
 def test_only_plain_files_are_replaced(table, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("activehuber.data.tables.read_table", None)  # before any work
+    monkeypatch.setattr("activehuber.data.reading.read_table", None)  # before any work
     monkeypatch.setattr("activehuber.persistence.model_files.load_model", None)
     out, pipe, link = tmp_path / "out", tmp_path / "pipe", tmp_path / "link"
     out.mkdir()
@@ -410,7 +411,7 @@ def test_what_the_system_refuses_is_no_bug(table, tmp_path, capsys, monkeypatch)
     def refuse(*args, **kwargs):
         raise OSError(errno.EMFILE, "Too many open files", "there")
 
-    monkeypatch.setattr("activehuber.data.tables.read_table", refuse)
+    monkeypatch.setattr("activehuber.data.reading.read_table", refuse)
     line = fails(capsys, "audit", table, "--target", "price", "-o", tmp_path / "out")
     assert line == "activehuber: there: Too many open files\n"
 
@@ -445,7 +446,7 @@ def test_an_unexpected_error_says_that_it_is_a_bug(table, tmp_path, capsys, monk
     def broken(*args, **kwargs):
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr("activehuber.data.tables.read_table", broken)
+    monkeypatch.setattr("activehuber.data.reading.read_table", broken)
     arguments = ["audit", str(table), "--target", "price", "-o", str(tmp_path / "out")]
     assert run(arguments) == 2
     errors = capsys.readouterr().err
@@ -503,7 +504,7 @@ def test_progress_is_told_in_order(quick, table, tmp_path, monkeypatch):
         def __exit__(self, *error):
             return None
 
-    monkeypatch.setattr(cli_module, "_progress", Bar)
+    monkeypatch.setattr(audit_module, "progress", Bar)
     assert run(["audit", str(table), "--target", "price", "-o", str(tmp_path / "out")]) == 0
     shares = [share for share, _ in told]
     assert shares == sorted(shares) and shares[-1] == 1.0 and len(told) >= 7

@@ -13,7 +13,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from activehuber.cli.commands import FILES
+from activehuber.cli.audit import FILES
 from activehuber.data.datasets import make_spoilt_diabetes
 
 # Fixed parameters, and the imports done first: then most kills hit the work and the writing.
@@ -21,7 +21,7 @@ CHILD = """
 import sys
 import skops.io
 import activehuber.persistence.model_files
-from activehuber.cli.commands import run
+from activehuber.cli.app import run
 from activehuber.audit import choice
 from tests.audit.test_table import Quick
 choice._chooser = lambda classify, views, seed: Quick(classify)
@@ -94,7 +94,7 @@ def test_fifty_kills(tmp_path):
 
 def test_files_come_all_at_once_or_one_by_one(tmp_path, monkeypatch):
     """Stopped between any two steps of the writing, whatever is there is whole."""
-    from activehuber.data import tables
+    from activehuber.runtime.files import write_files
 
     contents = {"a": b"new a", "b": b"new b"}
     steps = {"fsync": 0, "replace": 0}
@@ -118,12 +118,12 @@ def test_files_come_all_at_once_or_one_by_one(tmp_path, monkeypatch):
             for number in range(2):
                 folder = tmp_path / f"{old}{name}{number}"
                 if old:
-                    tables.write_files(folder, {"a": b"old a", "b": b"old b"})
+                    write_files(folder, {"a": b"old a", "b": b"old b"})
                 steps[name] = 0
                 with monkeypatch.context() as patch:
                     patch.setattr(os, name, stop_at(name, number))
                     with suppress(Stopped):
-                        tables.write_files(folder, contents, force=True)
+                        write_files(folder, contents, force=True)
                 present = (
                     {p.name: p.read_bytes() for p in folder.iterdir()}
                     if folder.exists()

@@ -30,9 +30,9 @@ sys.meta_path.insert(0, Finder())
 """
 # A command that prints, as all do when their files are written.
 SPEAKING = """
-from activehuber.cli import commands as cli
+from activehuber.cli.app import app
 
-@cli.app.command("speak")
+@app.command("speak")
 def speak():
     print("na\\xefve \\xb7 " * 3000)
 """
@@ -78,7 +78,7 @@ def table(tmp_path):
 @pytest.mark.parametrize(
     ("module", "number"),
     [
-        ("activehuber.cli.commands", signal.SIGINT),
+        ("activehuber.cli.app", signal.SIGINT),
         ("typer", signal.SIGTERM),
         ("numpy", signal.SIGINT),
         ("sklearn", signal.SIGTERM),
@@ -106,8 +106,8 @@ def test_a_signal_where_exceptions_get_lost():
     code = (
         "import os, signal\nclass Dying:\n    def __del__(self):\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "from activehuber.cli import commands\n"
-        "commands.app.command('die')(lambda: Dying() and None)\n"
+        "from activehuber.cli.app import app\n"
+        "app.command('die')(lambda: Dying() and None)\n"
     )
     ended = child(code + MAIN, "die")
     assert (ended.returncode, ended.stderr.decode()) == (130, LINE)
@@ -139,21 +139,21 @@ def test_a_signal_while_files_are_written_leaves_none(there, tmp_path):
 import os, sys
 from pathlib import Path
 from concurrent.futures import ProcessPoolExecutor
-from activehuber.cli import commands as cli
-from activehuber.data.tables import write_file, write_files
+from activehuber.cli.app import app
+from activehuber.runtime.files import write_file, write_files
 
 def parts(number):
     yield b"half"
     os.kill(os.getpid(), number)
     yield b"the rest"
 
-@cli.app.command("write")
+@app.command("write")
 def write(folder: Path, number: int):
     pool = ProcessPoolExecutor(1)
     print(pool.submit(os.getpid).result(), flush=True)
     write_files(folder, {"a": b"whole", "b": parts(number)})
 
-@cli.app.command("write-one")
+@app.command("write-one")
 def write_one(folder: Path, number: int):
     write_file(folder / "c", parts(number))
 """
@@ -169,10 +169,10 @@ def test_ctrl_c_in_a_polite_block_unwinds_and_a_second_does_not(tmp_path):
     """What Dask has to close is closed; if that takes too long, a second signal ends it."""
     code = """
 import os, signal, sys
-from activehuber.cli import commands as cli
+from activehuber.cli.app import app
 from activehuber.runtime import interrupts
 
-@cli.app.command("be")
+@app.command("be")
 def be(times: int):
     with interrupts.politely():
         try:
@@ -216,9 +216,9 @@ def test_closed_streams_are_no_error(numbers, command, code):
 def test_no_file_gets_the_number_of_a_closed_stream():
     code = """
 import sys
-from activehuber.cli import commands as cli
+from activehuber.cli.app import app
 
-@cli.app.command("open")
+@app.command("open")
 def open_one():
     with open(sys.executable, "rb") as file:
         sys.exit(file.fileno())

@@ -6,14 +6,14 @@ import re
 import numpy as np
 import pytest
 
-from activehuber.cli.commands import run
+from activehuber.cli.app import run
 from activehuber.crowd import command
 from activehuber.crowd.frames import open_frames, write_images, write_video
 from activehuber.crowd.model import MODEL, load_model, model_bytes
 from activehuber.crowd.synthetic import synthetic_camera
-from activehuber.data.tables import TableError
 from activehuber.persistence.model_files import CROWD_FORMAT, read_state, state_bytes
 from activehuber.persistence.schema import record
+from activehuber.runtime.messages import TableError
 
 N = 120
 WRONG = (31, 76)

@@ -24,7 +24,7 @@ from activehuber.crowd.counter import (
 from activehuber.crowd.features import Described
 from activehuber.crowd.frames import open_frames, write_images
 from activehuber.crowd.synthetic import synthetic_camera
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 from tests import oracles
 
 N_FRAMES, N_COUNTED, N_WRONG = 300, 60, 6

@@ -9,7 +9,8 @@ import pytest
 
 from activehuber.crowd.counts import counts_csv, read_counts
 from activehuber.crowd.frames import Frames
-from activehuber.data.tables import TableError, write_file
+from activehuber.runtime.files import write_file
+from activehuber.runtime.messages import TableError
 
 NUMBERS = tuple(range(801, 851))
 FRAMES = Frames(Path("cam"), NUMBERS, tuple(f"{n}.jpg" for n in NUMBERS), 24, 32)

@@ -26,7 +26,7 @@ from activehuber.crowd.features import (
     working_shape,
 )
 from activehuber.crowd.frames import open_frames, write_video
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 
 
 def silent(done, total):

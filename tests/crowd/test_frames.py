@@ -19,7 +19,7 @@ from activehuber.crowd.frames import (
     write_images,
     write_video,
 )
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 
 
 def shade(value, height=24, width=32):

@@ -1,5 +1,7 @@
 """Columns to numbers as scikit-learn's own transformers do it, and words that say so."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,8 +12,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from activehuber.data import encoding as module
+from activehuber.data.columns import Encoding
 from activehuber.data.encoding import TableFeatures, as_frame
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 
 
 @pytest.fixture
@@ -99,7 +102,7 @@ def test_dates_as_text_are_dates(table, layout, dtype):
     np.testing.assert_array_equal(features.transform(text), wanted.transform(typed))
     # A day of the first twelve alone would not tell days from months.
     early = typed["day"].dt.day <= 12
-    again = TableFeatures.from_state(features.state())
+    again = TableFeatures().use(Encoding.of(asdict(features.encoding_)))
     np.testing.assert_array_equal(again.transform(text[early]), wanted.transform(typed[early]))
 
 
@@ -221,7 +224,7 @@ def test_huge_numbers_stay_finite():
 def test_state_round_trip(table):
     table.loc[5, "day"] = pd.NaT
     features = TableFeatures().fit(table)
-    again = TableFeatures.from_state(features.state())
+    again = TableFeatures().use(Encoding.of(asdict(features.encoding_)))
     np.testing.assert_array_equal(again.transform(table), features.transform(table))
     assert again.sentences_ == features.sentences_
     assert again.get_feature_names_out().tolist() == features.get_feature_names_out().tolist()

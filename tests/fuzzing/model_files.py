@@ -34,7 +34,6 @@ from activehuber.crowd.counter import CounterPart, Preparation, Scaling, Setting
 from activehuber.crowd.features import Described, Scene
 from activehuber.crowd.lasting import Components
 from activehuber.data.encoding import TableFeatures
-from activehuber.data.tables import TableError
 from activehuber.persistence.archive import pack
 from activehuber.persistence.model_files import (
     CROWD_FORMAT,
@@ -45,6 +44,7 @@ from activehuber.persistence.model_files import (
     model_bytes,
     read_state,
 )
+from activehuber.runtime.messages import TableError
 
 ROOT = Path(__file__).parents[2]
 # Bytes beyond those of the process before the first try, and seconds a try.

@@ -22,7 +22,8 @@ import numpy as np
 import pandas as pd
 
 from activehuber import audit
-from activehuber.cli.commands import FILES, TRACEBACK, run
+from activehuber.cli.app import TRACEBACK, run
+from activehuber.cli.audit import FILES
 from activehuber.persistence.model_files import load_model
 from tests.fuzzing.verdict import (
     ACCEPTED,

@@ -16,7 +16,6 @@ from skops import io as skops
 
 from activehuber import HLRegressor, View
 from activehuber.audit import audit, choice
-from activehuber.data.tables import TableError
 from activehuber.persistence import archive
 from activehuber.persistence.model_files import (
     FORMAT,
@@ -33,6 +32,7 @@ from activehuber.persistence.model_files import (
     state_bytes,
 )
 from activehuber.persistence.schema import record
+from activehuber.runtime.messages import TableError
 from tests.audit.test_table import Quick, make_table
 from tests.fuzzing import model_files
 from tests.fuzzing.model_files import repacked
@@ -257,7 +257,7 @@ def test_another_format_version(path, tmp_path):
         ({"format": "other"}, "no model for activehuber predict"),
         ({"format": ["other"]}, "no model for activehuber predict"),
         ({"format": "activehuber crowd model"}, "one for activehuber crowd count"),
-        ({"estimator": {}}, "is damaged"),
+        ({"regressor": {}}, "is damaged"),
         ({"features": None}, "is damaged"),
     ):
         text = json.dumps(json.dumps({**values, **change}))
@@ -282,7 +282,7 @@ def test_what_cannot_be_saved_says_so(found, rng):
         rng.normal(size=(10, 2)), np.arange(10.0)
     )
     found.model.steps[-1] = ("estimator", model)
-    with pytest.raises(TableError, match=r"saved: model\.estimator\.params\.kernel must be"):
+    with pytest.raises(TableError, match=r"saved: model\.regressor\.params\.kernel must be"):
         model_bytes(model_of(found))
 
 
@@ -334,7 +334,7 @@ def test_text_is_measured_before_it_is_parsed(path, tmp_path, size, message):
 
 
 def test_an_array_is_not_read_unless_its_shape_fits(state, tmp_path):
-    state["estimator"]["fitted"][0]["thresholds"] = np.zeros(2**25)
+    state["regressor"]["fitted"][0]["thresholds"] = np.zeros(2**25)
     content = state_bytes(FORMAT, state, anything)
     assert len(content) < 2**21
     refused(tmp_path, content, r"thresholds must be an array .* got an array of float64")
@@ -346,7 +346,7 @@ def test_landmarks_must_be_those_of_the_coefficients(rng, tmp_path):
     model = HLRegressor(approximation="nystrom", n_components=9, random_state=0, gamma=1.0)
     state = {"model": regressor_state(model.fit(X, np.sin(X.ravel())))}
     rule = record({"model": REGRESSOR})
-    many = state["model"]["basis"][0]["landmarks"] = np.linspace(0, 6, 30_000).reshape(-1, 1)
+    many = state["model"]["basis"][0]["rows"] = np.linspace(0, 6, 30_000).reshape(-1, 1)
     (tmp_path / "m.skops").write_bytes(state_bytes(FORMAT, state, anything))
     with little_memory(), pytest.raises(TableError, match="coefficients must be an array"):
         read_state(tmp_path / "m.skops", FORMAT, rule)
@@ -384,14 +384,14 @@ def test_sizes_that_the_archive_claims_are_not_believed(path, tmp_path):
     [
         ("coverage", 10**400, "too many digits"),
         ("coverage", 1.0, "coverage must be a number from"),
-        ("estimator.params.alpha", "loo", "alpha must be a number above 0, got 'loo'"),
-        ("estimator.params.kernel", "precomputed", "kernel must be one of"),
-        ("estimator.params.random_state", -1, "random_state must be a whole number"),
-        ("estimator.fitted", [], "fitted must be a list of 1, got a list of 0"),
-        ("estimator.X", np.zeros((2, 2)), "X must be an array .* of shape"),
-        ("estimator.several", 1, "several must be true or false, got 1"),
+        ("regressor.params.alpha", "loo", "alpha must be a number above 0, got 'loo'"),
+        ("regressor.params.kernel", "precomputed", "kernel must be one of"),
+        ("regressor.params.random_state", -1, "random_state must be a whole number"),
+        ("regressor.fitted", [], "fitted must be a list of 1, got a list of 0"),
+        ("regressor.X", np.zeros((2, 2)), "X must be an array .* of shape"),
+        ("regressor.several", 1, "several must be true or false, got 1"),
         (
-            "estimator.weights",
+            "regressor.weights",
             np.full(120, np.nan),
             "weights holds numbers that are not finite",
         ),
@@ -411,9 +411,9 @@ def test_values_that_are_not_what_they_must_be(state, tmp_path, where, value, me
 
 
 def test_predictions_that_overflow_are_refused(state, tmp_path):
-    state["estimator"]["params"]["kernel"] = "linear"
-    state["estimator"]["X"][:] = 1e200
-    state["estimator"]["fitted"][0]["coefficients"][:] = 1e200
+    state["regressor"]["params"]["kernel"] = "linear"
+    state["regressor"]["X"][:] = 1e200
+    state["regressor"]["fitted"][0]["coefficients"][:] = 1e200
     (tmp_path / "m.skops").write_bytes(state_bytes(FORMAT, state, MODEL))
     model = load_model(tmp_path / "m.skops").estimator
     with pytest.raises(ValueError, match="predictions overflow"):

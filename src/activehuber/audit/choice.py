@@ -17,11 +17,11 @@ from sklearn.base import clone
 from activehuber._typing import Matrix
 from activehuber.audit.inputs import Encoded, Options, Progress, views_of_features
 from activehuber.data.rows import ArrayRows, Rows, WatchedRows
-from activehuber.data.tables import TableError, first_line
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.cv import HLClassifierCV, HLRegressorCV
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.labels.refinement import DEFAULT_REMOVAL
+from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View
 
 # Passes over the rows after which two thirds of the bar of a fit have gone by.

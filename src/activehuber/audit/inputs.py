@@ -15,19 +15,13 @@ import numpy as np
 from sklearn.base import clone
 
 from activehuber._typing import Mask
-from activehuber.data.encoding import TableFeatures, words_of
+from activehuber.data.columns import words_of
+from activehuber.data.encoding import TableFeatures
+from activehuber.data.parsing import has_thousands, offending, read_numbers
 from activehuber.data.rows import Rows
-from activehuber.data.tables import (
-    TableError,
-    has_thousands,
-    like,
-    listed,
-    offending,
-    read_numbers,
-    shortened,
-)
 from activehuber.estimators.splitters import is_missing
 from activehuber.kernels.feature_maps import APPROXIMATION_NAMES
+from activehuber.runtime.messages import TableError, like, listed, shortened
 from activehuber.views import View
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from activehuber.audit.inputs import Encoded, objects
 from activehuber.audit.summary import Summary
 from activehuber.audit.threshold_path import FollowedPath
 from activehuber.data.rows import ChosenRows
-from activehuber.data.tables import csv_line, csv_rows, harmless, plain_text
+from activehuber.data.writing import csv_line, csv_rows, harmless, plain_text
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.report.page import MAX_LINES, LabelLine, Neighbour, PathSummary, Points, Report
 

@@ -24,13 +24,9 @@ from activehuber.audit.inputs import (
 )
 from activehuber.audit.table import Audit, audit_encoded, with_notes
 from activehuber.data.encoding import TableFeatures
-from activehuber.data.tables import (
-    TableError,
-    arrow_frame,
-    file_digest,
-    mask_of_words,
-    parquet_pieces,
-)
+from activehuber.data.parsing import mask_of_words
+from activehuber.data.reading import arrow_frame, file_digest, parquet_pieces
+from activehuber.runtime.messages import TableError
 from activehuber.views import View
 
 if TYPE_CHECKING:

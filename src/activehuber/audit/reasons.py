@@ -10,7 +10,7 @@ import numpy as np
 from activehuber.audit.inputs import Encoded
 from activehuber.audit.similar import Similar
 from activehuber.audit.verdicts import Verdicts
-from activehuber.data.tables import listed, shortened
+from activehuber.runtime.messages import listed, shortened
 
 # Labels of at least this size are written with a power of ten.
 LONGEST_PLAIN = 1e9

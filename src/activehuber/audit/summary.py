@@ -16,8 +16,8 @@ from activehuber.audit.evidence import Findings
 from activehuber.audit.inputs import Encoded, Options, TargetColumn
 from activehuber.audit.reasons import rough
 from activehuber.audit.verdicts import Verdicts
-from activehuber.data.tables import listed, shortened
 from activehuber.estimators.regressor import HLRegressor
+from activehuber.runtime.messages import listed, shortened
 from activehuber.views import View
 
 # Below this share of explained variance the features say little.

@@ -40,8 +40,9 @@ from activehuber.audit.outputs import (
 from activehuber.audit.summary import Summary, summarise
 from activehuber.data.encoding import TableFeatures, as_frame
 from activehuber.data.rows import ArrayRows, threads_for
-from activehuber.data.tables import shortened, write_file
 from activehuber.report.page import Report, render
+from activehuber.runtime.files import write_file
+from activehuber.runtime.messages import shortened
 from activehuber.views import View
 
 

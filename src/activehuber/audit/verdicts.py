@@ -13,7 +13,7 @@ import numpy as np
 from activehuber._typing import Mask, Vector
 from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import TargetColumn
-from activehuber.data.tables import plain_text
+from activehuber.data.writing import plain_text
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.intervals import half_width
 

@@ -31,7 +31,7 @@ from activehuber.crowd.features import (
 from activehuber.crowd.frames import Frames, Image, load_opencv, open_frames, read_image
 from activehuber.crowd.model import CrowdModel, check_same_camera, load_model, model_bytes
 from activehuber.crowd.page import CrowdReport, FrameLine, Picture, render
-from activehuber.data.tables import TableError, first_line, listed
+from activehuber.runtime.messages import TableError, first_line, listed
 
 # Pictures on the page: counts not believed, and frames to check the foreground by.
 MOST_DOUBTED, SAMPLES = 24, 8
@@ -267,7 +267,7 @@ def count(
     >>> from activehuber.crowd.command import count, train
     >>> from activehuber.crowd.frames import write_images
     >>> from activehuber.crowd.synthetic import synthetic_camera
-    >>> from activehuber.data.tables import write_files
+    >>> from activehuber.runtime.files import write_files
     >>> clip = synthetic_camera(60, height=96, width=128, people=(1, 6))
     >>> counts = np.column_stack([np.arange(1, 61), clip.counts])[::2]
     >>> with tempfile.TemporaryDirectory() as name:

@@ -25,13 +25,13 @@ from activehuber._typing import Matrix, Vector
 from activehuber.crowd.counts import FEWEST
 from activehuber.crowd.features import MOTION, Described
 from activehuber.crowd.lasting import Components, Lasting, lags
-from activehuber.data.tables import TableError
 from activehuber.estimators.intervals import half_width
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.fit import reduced_gram
 from activehuber.labels.refinement import DEFAULT_REMOVAL
 from activehuber.labels.thresholds import EFFICIENT
 from activehuber.numerics.linalg import BreakdownError
+from activehuber.runtime.messages import TableError
 from activehuber.selection.criterion import ObservedLabels, fold_errors, projected_inverse
 from activehuber.selection.scoring import (
     Mode,

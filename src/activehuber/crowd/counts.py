@@ -16,17 +16,10 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
-from activehuber.data.tables import (
-    PARQUET_NAMES,
-    Table,
-    TableError,
-    csv_text,
-    listed,
-    read_numbers,
-    read_table,
-    shortened,
-    sniff_delimiter,
-)
+from activehuber.data.parsing import read_numbers
+from activehuber.data.reading import PARQUET_NAMES, Table, read_table, sniff_delimiter
+from activehuber.data.writing import csv_text
+from activehuber.runtime.messages import TableError, listed, shortened
 
 if TYPE_CHECKING:
     import pandas as pd

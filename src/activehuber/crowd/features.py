@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.crowd.frames import Frame, Frames, Image, load_opencv
 from activehuber.data.rows import cores
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 
 Floats: TypeAlias = NDArray[np.float32]
 Report: TypeAlias = Callable[[int, int], Any]

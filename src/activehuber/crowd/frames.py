@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from activehuber.data.tables import TableError, drafted, first_line, shortened
+from activehuber.runtime.files import drafted
+from activehuber.runtime.messages import TableError, first_line, shortened
 
 # Shape (height, width, 3), BGR as OpenCV has it.
 Image: TypeAlias = NDArray[np.uint8]

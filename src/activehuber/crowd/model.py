@@ -14,7 +14,6 @@ from activehuber.crowd.counter import Counter, CounterPart, Preparation, Scaling
 from activehuber.crowd.features import MOTION, VIEWS, Scene, working_shape
 from activehuber.crowd.frames import Frames, Image
 from activehuber.crowd.lasting import Lasting
-from activehuber.data.tables import TableError, first_line
 from activehuber.persistence.model_files import (
     CROWD_FORMAT,
     REGRESSOR,
@@ -43,6 +42,7 @@ from activehuber.persistence.schema import (
     text,
     whole,
 )
+from activehuber.runtime.messages import TableError, first_line
 
 # --- what the values must be ------------------------------------------------------------
 #

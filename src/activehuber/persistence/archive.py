@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from activehuber.data.tables import TableError, first_line
 from activehuber.persistence.schema import Header
 from activehuber.runtime.memory import memory_limit
+from activehuber.runtime.messages import TableError, first_line
 
 # The layout of skops files that is written; skops reads this one and later ones.
 SKOPS_PROTOCOL = 2

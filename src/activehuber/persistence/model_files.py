@@ -8,16 +8,17 @@ but have not been read, and when they have been.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from activehuber.data.encoding import CATEGORY, DATE, DATE_PARTS, FLAG, NUMBER, TableFeatures
+from activehuber.data.columns import CATEGORY, DATE, DATE_PARTS, FLAG, NUMBER, Encoding
+from activehuber.data.encoding import TableFeatures
+from activehuber.data.parsing import DATE_LAYOUTS
 from activehuber.data.rows import LostRows
-from activehuber.data.tables import DATE_LAYOUTS, TableError, first_line, write_file
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.result import Fitted, LabelEvidence
@@ -38,7 +39,6 @@ from activehuber.persistence.schema import (
     Rule,
     Sizes,
     array,
-    case,
     distinct,
     either,
     fits,
@@ -56,24 +56,25 @@ from activehuber.persistence.schema import (
     whole,
 )
 from activehuber.problem.problem import Certificate
+from activehuber.runtime.files import write_file
+from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View
 
-FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 5
+FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 6
 COMMANDS = {FORMAT: "activehuber predict", CROWD_FORMAT: "activehuber crowd count"}
 # What every file says of itself.
 HEAD = ("format", "version", "activehuber")
-_CERTIFICATE = tuple(field.name for field in fields(Certificate))
-_EVIDENCE = tuple(field.name for field in fields(LabelEvidence))
 
 # --- what the values must be ------------------------------------------------------------
 #
-# Sizes: n rows, d features, q targets, m views, v features of a view, p functions of a basis,
-# k columns of numbers, c columns in use.
+# Sizes: n rows, d features, q targets, m views, v features of a view, p functions of a basis;
+# of a table c columns in use, k of them numbers, a categories, t dates.
 
 # Numbers that can be added up without becoming infinite.
 ordinary = number(-1e300, 1e300)
 positive, not_negative = number(0.0, above=True), number(0.0)
 anything = number(finite=False)
+rate, slope = number(0.0, 1.0), number(*SLOPES)
 
 
 def _numbers_fit(value: Any, where: str, sizes: Sizes) -> None:
@@ -87,7 +88,7 @@ def _numbers_fit(value: Any, where: str, sizes: Sizes) -> None:
 
 
 def _numbers(size: int | str) -> Rule:
-    """Fill, centre and scale of columns of numbers."""
+    """`Numbers` of columns."""
     each = array("f", size)
     return record(
         {"fill": each, "centre": each, "scale": array("f", size, low=0.0)}, _numbers_fit
@@ -95,34 +96,32 @@ def _numbers(size: int | str) -> Rule:
 
 
 def _columns_fit(value: Any, where: str, sizes: Sizes) -> None:
-    """Every column has what its kind asks for, and no other has."""
-    kinds = dict(zip(value["columns"], value["kinds"], strict=True))
+    """There is as much of every kind as there are columns of it."""
     distinct(value["columns"], f"{where}.columns")
-    for kind, key in ((CATEGORY, "categories"), (DATE, "dates")):
-        named = [entry[0] for entry in value[key]]
-        if sorted(named) != sorted(name for name in kinds if kinds[name] == kind):
-            raise ValueError(f"{where}.{key} are not those of the columns")
-    for name, levels, _ in value["categories"]:
-        distinct(levels, f"{where}: levels of {shown(name)}")
-    found = value["kinds"].count(NUMBER)
-    must_be(fits("k", found, sizes), where, f"of {sizes['k']} columns of numbers", found)
+    for kind, size in ((NUMBER, "k"), (CATEGORY, "a"), (DATE, "t")):
+        found = value["kinds"].count(kind)
+        must_be(fits(size, found, sizes), where, f"of {sizes[size]} columns: {kind}", found)
+    for place, each in enumerate(value["categories"]):
+        distinct(each["levels"], f"{where}.categories[{place}].levels")
 
 
-FEATURES = record(
+ENCODING = record(
     {
         "columns": items(text, "c"),
         "kinds": items(one_of(NUMBER, FLAG, CATEGORY, DATE), "c"),
         "numbers": _numbers("k"),
         "gaps": array("b", "k"),
-        "categories": items(sequence(text, items(text), flag)),
+        "categories": items(record({"levels": items(text), "pooled": flag}), "a"),
         "dates": items(
-            sequence(
-                text,
-                whole(-(2**63) + 1, 2**63 - 1),  # the first number of all is no date
-                flag,
-                optional(one_of(*DATE_LAYOUTS)),
-                _numbers(len(DATE_PARTS)),
-            )
+            record(
+                {
+                    "origin": whole(-(2**63) + 1, 2**63 - 1),  # the first of all is no date
+                    "gaps": flag,
+                    "layout": optional(one_of(*DATE_LAYOUTS)),
+                    "parts": _numbers(len(DATE_PARTS)),
+                }
+            ),
+            "t",
         ),
         "left_out": items(sequence(text, text)),
         "sentences": items(text),
@@ -192,41 +191,56 @@ PARAMS: dict[str, Rule] = {
 # A classifier keeps what it was given; what it came to is in its regressor.
 CLASSIFIER_PARAMS = PARAMS | {
     "alpha": either(one_of("loo"), positive),
-    "noise_rates": either(
-        nothing, one_of("estimate"), sequence(number(0.0, 1.0), number(0.0, 1.0))
-    ),
-}
-FITTED: dict[str, Rule] = {
-    "intercept": ordinary,
-    "view_weights": array("f", "m", low=0.0, high=1e6),
-    "view_weights_residual": anything,
-    "threshold": anything,
-    "thresholds": array("f", range(1, 2**20), nan=True, inf=True),
-    "removed": array("b", "n"),
-    "residuals": array("f", "n", nan=True),
-    "certificate": record(dict.fromkeys(_CERTIFICATE, anything)),
-    "n_iter": whole(),
-    "n_labelled": whole(),
-    "sigma": optional(not_negative),
-    "evidence": record(
-        {
-            "scale": anything,
-            "loo_residuals": array("f", "n", nan=True, low=-1e300, high=1e300),
-            "loo_inflation": array("f", "n", nan=True, inf=True),
-            "label_quality": array("f", "n", nan=True, low=0.0, high=1.0),
-        }
-    ),
+    "noise_rates": either(nothing, one_of("estimate"), sequence(rate, rate)),
 }
 
 
-FUNCTIONS = case(
-    lambda state: next(iter(sorted(state)), ""),
+def _coefficients(value: Any, where: str, sizes: Sizes) -> None:
+    """Of the functions of the basis, or of the kernels at the rows."""
+    shape = ("p",) if "p" in sizes else ("n", "m")
+    array("f", *shape, low=-1e300, high=1e300)(value, where, sizes)
+
+
+FITTED = record(
     {
-        "landmarks": record({"landmarks": array("f", "w", "v")}),
-        "frequencies": record({"frequencies": array("f", "v", "w")}),
-        "centre": record({"centre": array("f", "v"), "normalised": flag}),
-    },
+        "coefficients": _coefficients,
+        "intercept": ordinary,
+        "view_weights": array("f", "m", low=0.0, high=1e6),
+        "view_weights_residual": anything,
+        "threshold": anything,
+        "thresholds": array("f", range(1, 2**20), nan=True, inf=True),
+        "removed": array("b", "n"),
+        "residuals": array("f", "n", nan=True),
+        "certificate": record({each.name: anything for each in fields(Certificate)}),
+        "n_iter": whole(),
+        "n_labelled": whole(),
+        "sigma": optional(not_negative),
+        "evidence": record(
+            {
+                "scale": anything,
+                "loo_residuals": array("f", "n", nan=True, low=-1e300, high=1e300),
+                "loo_inflation": array("f", "n", nan=True, inf=True),
+                "label_quality": array("f", "n", nan=True, low=0.0, high=1.0),
+            }
+        ),
+        # The one is in the evidence, the other the same for all targets.
+        "quality": nothing,
+        "basis": nothing,
+    }
 )
+# What the functions of each kind are made of, beside the kernel of their view.
+FUNCTIONS: dict[type, dict[str, Rule]] = {
+    Landmarks: {"rows": array("f", "w", "v")},
+    Waves: {"frequencies": array("f", "v", "w")},
+    Columns: {"centre": array("f", "v"), "normalised": flag},
+}
+
+
+def _kind_of_functions(state: Any, where: str = "basis") -> type:
+    for kind, rules in FUNCTIONS.items():
+        if isinstance(state, dict) and set(state) == set(rules):
+            return kind
+    raise ValueError(f"{where} must be functions of a known kind, got {shown(state)}")
 
 
 def _basis(value: Any, where: str, sizes: Sizes) -> None:
@@ -234,10 +248,11 @@ def _basis(value: Any, where: str, sizes: Sizes) -> None:
     must_be(isinstance(value, list) and len(value) == sizes["m"], where, "of all views", value)
     sizes["p"] = 0
     for place, state in enumerate(value):
-        own = {"v": sizes[f"v{place}"]}
-        FUNCTIONS(state, f"{where}[{place}]", own)
+        own, here = {"v": sizes[f"v{place}"]}, f"{where}[{place}]"
+        kind = _kind_of_functions(state, here)
+        record(FUNCTIONS[kind])(state, here, own)
         # Of the columns themselves there are as many as features; a wave is two functions.
-        sizes["p"] += own.get("w", own["v"]) * (2 if "frequencies" in state else 1)
+        sizes["p"] += own.get("w", own["v"]) * (2 if kind is Waves else 1)
 
 
 def _fit_fits(value: Any, where: str, sizes: Sizes) -> None:
@@ -247,7 +262,8 @@ def _fit_fits(value: Any, where: str, sizes: Sizes) -> None:
     gamma, kind = value["params"]["gamma"], value["params"]["approximation"]
     known = value["params"]["views"] is not None or not isinstance(gamma, (str, list))
     must_be(known, f"{where}.params.gamma", "what it came to", gamma)
-    must_be((kind is None) == (value["basis"] is None), where, "one with a basis", kind)
+    exact = (kind is None, value["basis"] is None, value["X"] is not None)
+    must_be(len(set(exact)) == 1, where, "one with rows or one with a basis", kind)
     if isinstance(value["y"], np.ndarray):
         weights = check_weights(value["weights"], value["y"])
         for place, each in enumerate(value["fitted"]):
@@ -256,39 +272,27 @@ def _fit_fits(value: Any, where: str, sizes: Sizes) -> None:
                 raise ValueError(f"{where}.fitted[{place}] has no label in use")
 
 
-def _regressor(more: dict[str, Rule]) -> Rule:
-    """A fitted `HLRegressor`, exact or in a basis, with more in the same record."""
-
-    def kind(X: Rule, basis: Rule, coefficients: Rule) -> Rule:
-        fitted = record({**FITTED, "coefficients": coefficients})
-        return record(
-            {
-                **more,
-                "n_features": whole(1, size="d"),
-                "params": record(PARAMS),
-                "X": X,
-                "basis": basis,
-                "y": array("f", "n", "q", nan=True),
-                "weights": array("f", "n", low=0.0),
-                "trusted": array("b", "n", "q"),
-                "several": flag,
-                "fitted": items(fitted, "q"),
-            },
-            _fit_fits,
-        )
-
-    exact = kind(array("f", "n", "d"), nothing, array("f", "n", "m", low=-1e300, high=1e300))
-    approximated = kind(nothing, _basis, array("f", "p", low=-1e300, high=1e300))
-    choices = {True: exact, False: approximated}
-    return case(lambda state: state.get("X") is not None, choices)
+REGRESSOR = record(
+    {
+        "n_features": whole(1, size="d"),
+        "params": record(PARAMS),
+        "X": optional(array("f", "n", "d")),
+        "basis": optional(_basis),
+        "y": array("f", "n", "q", nan=True),
+        "weights": array("f", "n", low=0.0),
+        "trusted": array("b", "n", "q"),
+        "several": flag,
+        "fitted": items(FITTED, "q"),
+    },
+    _fit_fits,
+)
 
 
 def _classes_fit(value: Any, where: str, sizes: Sizes) -> None:
     """As many targets as classes, but one for two of them."""
     classes, rates = value["classes"], value["noise_rates"]
-    k, several = classes.shape[0], value["regressor"]["several"]
-    good = k > 1 and sizes["q"] == (1 if k == 2 else k) and several == (k > 2)
-    must_be(good, f"{where}.classes", f"those of {sizes['q']} targets", classes)
+    k, q = classes.shape[0], sizes["q"]
+    must_be(k > 1 and q == (1 if k == 2 else k), f"{where}.classes", f"of {q} targets", classes)
     good = rates is None or (k == 2 and sum(rates) < 1.0)
     must_be(good, f"{where}.noise_rates", "two with a sum below 1", rates)
     if isinstance(classes, np.ndarray):
@@ -297,40 +301,33 @@ def _classes_fit(value: Any, where: str, sizes: Sizes) -> None:
             items(text)(classes.tolist(), f"{where}.classes", sizes)
 
 
-REGRESSOR = _regressor({})
-slope = number(*SLOPES)
-ESTIMATOR = case(
-    lambda state: state.get("kind"),
+CLASSIFIER = record(
     {
-        "regressor": _regressor({"kind": one_of("regressor")}),
-        "classifier": record(
-            {
-                "kind": one_of("classifier"),
-                "regressor": REGRESSOR,
-                "params": record(CLASSIFIER_PARAMS),
-                "classes": array("biufU", range(2, 2**31)),
-                "cut": ordinary,
-                "noise_rates": optional(sequence(number(0.0, 1.0), number(0.0, 1.0))),
-                "calibration": sequence(slope, slope),
-                "removed": array("b", "n"),
-                "label_quality": array("f", "n", nan=True, low=0.0, high=1.0),
-            },
-            _classes_fit,
-        ),
+        "params": record(CLASSIFIER_PARAMS),
+        "classes": array("biufU", range(2, 2**31)),
+        "cut": ordinary,
+        "noise_rates": optional(sequence(rate, rate)),
+        "calibration": record({"above": slope, "below": slope}),
+        "removed": array("b", "n"),
+        "label_quality": array("f", "n", nan=True, low=0.0, high=1.0),
     },
+    _classes_fit,
 )
 
 
-def _width_fits(value: Any, where: str, sizes: Sizes) -> None:
-    """The table makes as many features as the estimator takes; before that, not fewer."""
+def _model_fits(value: Any, where: str, sizes: Sizes) -> None:
+    """The table makes as many features as the regressor takes; before that, not fewer."""
     state, d = value["features"], sizes["d"]
     if isinstance(state["gaps"], np.ndarray):
-        width = len(TableFeatures.from_state(state).source_)
+        width = sum(map(len, Encoding.of(state).names()))
         if width != d:
             raise ValueError(f"the fit has {d} features, the table {width}")
-    levels = sum(len(entry[1]) for entry in state["categories"])
+    levels = sum(len(each["levels"]) for each in state["categories"])
     most = levels + (1 + len(DATE_PARTS)) * len(state["columns"])
     must_be(d <= most, where, f"of {most} features at most", d)
+    if value["classifier"] is not None:
+        several = value["classifier"]["classes"].shape[0] > 2
+        must_be(value["regressor"]["several"] == several, where, "of several classes", several)
 
 
 MODEL = record(
@@ -338,10 +335,11 @@ MODEL = record(
         "target": text,
         "id": optional(text),
         "coverage": number(1e-9, 1.0 - 1e-9),
-        "features": FEATURES,
-        "estimator": ESTIMATOR,
+        "features": ENCODING,
+        "regressor": REGRESSOR,
+        "classifier": optional(CLASSIFIER),
     },
-    _width_fits,
+    _model_fits,
 )
 
 # --- files ------------------------------------------------------------------------------
@@ -393,8 +391,8 @@ def model_bytes(model: Model) -> bytes:
         "target": model.target,
         "id": model.id_column,
         "coverage": float(model.coverage),
-        "features": model.features.state(),
-        "estimator": _estimator_state(model.estimator),
+        "features": asdict(model.features.encoding_),
+        **_estimator_state(model.estimator),
     }
     return state_bytes(FORMAT, state, MODEL)
 
@@ -467,8 +465,8 @@ def load_model(path: str | Path) -> Model:
     try:
         pipeline = Pipeline(
             [
-                ("features", TableFeatures.from_state(state["features"])),
-                ("estimator", _estimator_of(state["estimator"])),
+                ("features", TableFeatures().use(Encoding.of(state["features"]))),
+                ("estimator", _estimator_of(state)),
             ]
         )
     except (TypeError, ValueError, ArithmeticError) as error:
@@ -508,36 +506,35 @@ def _check_head(state: Any, kind: str, name: str) -> None:
 def _estimator_state(model: Any) -> dict[str, Any]:
     if isinstance(model, HLClassifier):
         calibration: Calibration = model._calibration
-        rates = model.noise_rates_
-        return {
-            "kind": "classifier",
+        state = {
             "params": _params_state(model, model.estimator_.result_.settings),
             "classes": _without_objects(model.classes_),
-            "regressor": regressor_state(model.estimator_),
-            "cut": float(model.cut_),
-            "noise_rates": None if rates is None else [float(rate) for rate in rates],
-            "calibration": [calibration.above, calibration.below],
+            "cut": model.cut_,
+            "noise_rates": model.noise_rates_,
+            "calibration": asdict(calibration),
             "removed": model.removed_,
             "label_quality": model.label_quality_,
         }
+        return {"regressor": regressor_state(model.estimator_), "classifier": state}
     if isinstance(model, HLRegressor):
-        return {"kind": "regressor", **regressor_state(model)}
+        return {"regressor": regressor_state(model), "classifier": None}
     raise TableError(
         f"a {type(model).__name__} cannot be saved; only HLRegressor and HLClassifier can"
     )
 
 
-def _estimator_of(state: dict[str, Any]) -> Any:
-    if state["kind"] == "regressor":
-        return regressor_of(state)
-    model, inner = HLClassifier(**_params_of(state["params"])), regressor_of(state["regressor"])
+def _estimator_of(model_state: dict[str, Any]) -> Any:
+    inner, state = regressor_of(model_state["regressor"]), model_state["classifier"]
+    if state is None:
+        return inner
+    model = HLClassifier(**_params_of(state["params"]))
     model.classes_, model.estimator_ = state["classes"], inner
     rates = state["noise_rates"]
     model.noise_rates_ = None if rates is None else (float(rates[0]), float(rates[1]))
     model._take_attributes()
     model.removed_, model.label_quality_ = state["removed"], state["label_quality"]
     model.cut_ = float(state["cut"])
-    model._calibration = Calibration(*map(float, state["calibration"]))
+    model._calibration = Calibration(**state["calibration"])
     model.n_features_in_ = inner.n_features_in_
     return model
 
@@ -551,7 +548,7 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
     params = _params_state(model, model.result_.settings)
     # As the fit used them: what "scale" and "loo" stood for is not worked out again.
     params["alpha"] = float(model.result_.settings.alpha)
-    if not isinstance(params["random_state"], int):
+    if not isinstance(params["random_state"], (int, np.integer)):
         params["random_state"] = None  # a generator has moved on: it says nothing of this fit
     gammas = [view.kernel.gamma for view in model.result_.settings.views]
     if params["views"] is None:
@@ -571,7 +568,7 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
         "trusted": np.array(trusted),
         "several": bool(data.several_targets),
         "fitted": [
-            _fitted_state(fitted, found)
+            asdict(replace(fitted, evidence=found, quality=None, basis=None))
             for fitted, found in zip(model.result_.targets, evidence, strict=True)
         ],
     }
@@ -580,47 +577,16 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
 def _basis_state(basis: Basis | None) -> list[Any] | None:
     if basis is None:
         return None
-    states: list[Any] = []
-    for function in basis.functions:
-        if isinstance(function, Landmarks):
-            states.append({"landmarks": function.rows})
-        elif isinstance(function, Waves):
-            states.append({"frequencies": function.frequencies})
-        else:
-            assert isinstance(function, Columns)
-            states.append({"centre": function.centre, "normalised": function.normalised})
-    return states
+    return [{key: getattr(f, key) for key in FUNCTIONS[type(f)]} for f in basis.functions]
 
 
 def _basis_of(states: list[Any], settings: Settings) -> Basis:
     functions: list[Any] = []
     for state, view in zip(states, settings.views, strict=True):
-        if "landmarks" in state:
-            functions.append(Landmarks(view.kernel, state["landmarks"]))
-        elif "frequencies" in state:
-            functions.append(Waves(state["frequencies"]))
-        else:
-            functions.append(Columns(state["centre"], state["normalised"]))
+        kind = _kind_of_functions(state)
+        kernel = {"kernel": view.kernel} if kind is Landmarks else {}
+        functions.append(kind(**kernel, **state))
     return Basis(tuple(view.columns for view in settings.views), tuple(functions))
-
-
-def _fitted_state(fitted: Fitted, evidence: LabelEvidence) -> dict[str, Any]:
-    certificate = {key: float(getattr(fitted.certificate, key)) for key in _CERTIFICATE}
-    return {
-        "coefficients": fitted.coefficients,
-        "intercept": float(fitted.intercept),
-        "view_weights": fitted.view_weights,
-        "view_weights_residual": float(fitted.view_weights_residual),
-        "threshold": float(fitted.threshold),
-        "thresholds": fitted.thresholds,
-        "removed": fitted.removed,
-        "residuals": fitted.residuals,
-        "certificate": certificate,
-        "n_iter": int(fitted.n_iter),
-        "n_labelled": int(fitted.n_labelled),
-        "sigma": None if fitted.sigma is None else float(fitted.sigma),
-        "evidence": {key: getattr(evidence, key) for key in _EVIDENCE},
-    }
 
 
 def regressor_of(state: dict[str, Any]) -> HLRegressor:
@@ -638,32 +604,22 @@ def regressor_of(state: dict[str, Any]) -> HLRegressor:
 
 
 def _fitted_of(item: dict[str, Any]) -> Fitted:
-    certificate = Certificate(**{key: float(v) for key, v in item["certificate"].items()})
-    return Fitted(
-        **{**item, "certificate": certificate, "evidence": LabelEvidence(**item["evidence"])}
+    certificate, evidence = (
+        Certificate(**item["certificate"]),
+        LabelEvidence(**item["evidence"]),
     )
+    return Fitted(**item | {"certificate": certificate, "evidence": evidence})
 
 
 def _params_state(model: Any, settings: Settings) -> dict[str, Any]:
     """Parameters as plain values; views as dicts of theirs, with the columns that they took."""
-    params = _plain_params(model.get_params(deep=False))
+    params = model.get_params(deep=False)
     if params["views"] is not None:
         params["views"] = [
-            {**_plain_params(view.get_params(deep=False)), "columns": known.columns}
+            view.get_params(deep=False) | {"columns": known.columns}
             for view, known in zip(params["views"], settings.views, strict=True)
         ]
     return params
-
-
-def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
-    out = {}
-    for key, value in params.items():
-        if isinstance(value, np.generic):
-            value = value.item()
-        if isinstance(value, tuple):
-            value = list(value)
-        out[key] = value
-    return out
 
 
 def _params_of(state: dict[str, Any]) -> dict[str, Any]:

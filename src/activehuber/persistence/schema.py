@@ -110,6 +110,8 @@ def number(
 
     def rule(value: Any, where: str, sizes: Sizes) -> None:
         good = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        # Larger whole numbers are none that a float could be, nor one of an array.
+        good = good and (not isinstance(value, numbers.Integral) or abs(int(value)) <= 2**53)
         if good and (finite or np.isfinite(value)):
             good = np.isfinite(value) and low <= value <= high and not (above and value == low)
         must_be(good, where, what, value)
@@ -227,19 +229,6 @@ def either(*rules: Rule) -> Rule:
             sizes.update(trial)
             return
         rules[-1](value, where, sizes)
-
-    return check
-
-
-def case(choose: Callable[[dict[str, Any]], Any], rules: dict[Any, Rule]) -> Rule:
-    """The rule that a dict asks for itself."""
-
-    def check(value: Any, where: str, sizes: Sizes) -> None:
-        must_be(isinstance(value, dict), where, "a dict", value)
-        chosen = choose(value)
-        known = isinstance(chosen, (str, bool)) and chosen in rules
-        must_be(known, where, f"of the kinds {', '.join(map(str, rules))}", chosen)
-        rules[chosen](value, where, sizes)
 
     return check
 

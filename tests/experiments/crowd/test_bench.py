@@ -14,7 +14,7 @@ from activehuber.crowd.features import Described
 from activehuber.crowd.frames import write_images
 from activehuber.crowd.lasting import Components
 from activehuber.crowd.synthetic import synthetic_camera
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 from experiments.crowd import bench
 from experiments.paper import data
 from experiments.paper.command import write_outcome

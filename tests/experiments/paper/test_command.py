@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 from experiments.paper import __main__ as command_line
 from experiments.paper import command
 from experiments.paper.data import MissingDataError

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 from experiments.paper import data
 from tests.matlab import cells
 

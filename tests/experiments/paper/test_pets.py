@@ -9,7 +9,7 @@ from scipy.io import savemat
 from sklearn.preprocessing import StandardScaler
 
 from activehuber import HLRegressor, View
-from activehuber.data.tables import TableError
+from activehuber.runtime.messages import TableError
 from experiments.paper import data, pets
 from experiments.paper.outcome import Run, facts
 from experiments.paper.protocol import Scored

@@ -1,14 +1,12 @@
-"""The command line: arguments -> one call -> files.
+"""`activehuber audit`: a table in, labels, predictions, a page and the model out.
 
-activehuber audit data.csv --target price -o out/
-activehuber predict out/model.skops new.csv -o pred.csv
-activehuber crowd train frames/ counts.csv -o cam1/
+What is heavy is imported by the functions that need it: --help and mistakes in the arguments
+need none of it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -19,149 +17,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from activehuber.runtime.interrupts import STOPPED, cleaned_up, exit_code, politely
-from activehuber.runtime.messages import TableError, shortened
-from activehuber.runtime.streams import unprinted
+from activehuber.cli.terminal import check_not_inputs, count_of, one_line, progress
+from activehuber.runtime.files import check_outputs, write_files
+from activehuber.runtime.interrupts import politely
+from activehuber.runtime.messages import TableError, first_line, like, listed, shortened
 
 if TYPE_CHECKING:
     from activehuber.audit import Audit
-    from activehuber.crowd.command import Counted
-    from activehuber.crowd.model import CrowdModel
     from activehuber.views import View
 
-TRACEBACK = "ACTIVEHUBER_TRACEBACK"
 FILES = ("labels.csv", "predictions.csv", "report.html", "model.skops")
 # labels.csv holds what a person needs; the page has the rest.
 NOT_IN_CSV = ("residual", "left_at")
 SHOWN = 10
 # Labels not believed that --json lists, worst first; n_not_believed has their number.
 MOST_IN_JSON = 20_000
-# Characters of one line of the terminal.
-LONGEST = 500
-# For a terminal: start of the line, erase it, show the cursor.
-SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"
-
-app = typer.Typer(
-    name="activehuber",
-    help="Find the labels of a table not to believe, and predict the missing ones.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run one command.
-
-    Parameters
-    ----------
-    arguments : sequence of str
-
-    Returns
-    -------
-    int
-        0; 2 after one line on stderr that says what is wrong; 130 after Ctrl-C.
-    """
-    try:
-        code = _call(arguments)
-        # Some versions of typer turn Ctrl-C into this number.
-        return _fail(STOPPED, exit_code()) if code == 130 else _told(code)
-    except KeyboardInterrupt:
-        return _fail(STOPPED, exit_code())
-    except SystemExit as stop:
-        if stop.code == 130:
-            return _fail(STOPPED, exit_code())
-        return stop.code if isinstance(stop.code, int) else 2
-    except MemoryError:
-        return _fail("memory ran out; use fewer rows or leave columns out with --drop")
-    except Exception as error:
-        if type(error).__name__ == "Abort":
-            return _fail(STOPPED, exit_code())
-        if os.environ.get(TRACEBACK):
-            raise
-        return _fail(_line_of(error))
-
-
-def _call(arguments: Sequence[str]) -> Any:
-    """None after a command; a number after help, which there is where no command is."""
-    try:
-        return app(args=list(arguments), prog_name="activehuber", standalone_mode=False)
-    except Exception as error:
-        # What some versions of typer raise; others print the help themselves.
-        if type(error).__name__ != "NoArgsIsHelpError" or not hasattr(error, "ctx"):
-            raise
-        print(error.ctx.get_help())
-        return 0
-
-
-def _told(code: int | None) -> int:
-    """The exit code; text that was lost is an error only where there are no files."""
-    reason = unprinted()
-    if reason is None:
-        return int(code or 0)
-    if code is None:
-        return _fail(f"all is written, but could not be told: stdout: {reason}", 0)
-    return _fail(f"stdout cannot be written: {reason}")
-
-
-def _line_of(error: Exception) -> str:
-    """One line for any error: what is wrong with the input, or that this is a bug."""
-    if hasattr(error, "format_message"):
-        context = getattr(error, "ctx", None)
-        command = "activehuber" if context is None else context.command_path
-        return f"{_one_line(error.format_message())} (see {command} --help)"
-    if isinstance(error, TableError):
-        return _one_line(str(error))
-    if isinstance(error, ImportError):
-        return (
-            f"{_one_line(str(error))}; the command line needs: pip install 'activehuber[cli]'"
-        )
-    if isinstance(error, OSError) and error.strerror:
-        where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        return _one_line(f"{where}{error.strerror}")
-    return (
-        f"this is a bug in activehuber, please report it: {type(error).__name__}: "
-        f"{_one_line(str(error))} (set {TRACEBACK}=1 to see where)"
-    )
-
-
-def _fail(line: str, code: int = 2) -> int:
-    print(f"activehuber: {line}", file=sys.stderr)
-    return code
-
-
-def _one_line(text: str) -> str:
-    return shortened(text, LONGEST)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        import activehuber
-
-        print(f"activehuber {activehuber.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
-    ] = False,
-) -> None:
-    """Find the labels of a table not to believe, and predict the missing ones."""
-
-
-def _check_not_inputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:
-    """Raise if a file to write is one of those to read, even where files are replaced."""
-    read = {os.path.realpath(path) for path in inputs if path is not None}
-    for path in outputs:
-        if os.path.realpath(path) in read:
-            raise TableError(f"{path} is read by this command; write to another place")
-
-
-# --- audit ------------------------------------------------------------------------------
+COVERAGE = 0.9
+VIEW_KEYS = ("name", "columns", "kernel", "gamma", "degree", "coef0")
 
 
 def _whole_number(text: str | int) -> int:
@@ -171,7 +43,6 @@ def _whole_number(text: str | int) -> int:
         raise typer.BadParameter(f"give a whole number, not {shortened(text)!r}") from None
 
 
-@app.command("audit")
 def audit_command(
     table: Annotated[
         Path, typer.Argument(help="The table: CSV with a header line, or Parquet.")
@@ -229,12 +100,9 @@ def audit_command(
     asked = _Asked(
         table, target, identity, views, drop or [], trusted, classify, approximation, components
     )
-    with _progress(quiet=as_json) as tell:
+    with progress(quiet=as_json) as tell:
         tell(0.0, "starting")
-        # Imported here: --help and mistakes in the arguments need none of it.
-        from activehuber.data.tables import check_outputs, write_files
-
-        _check_not_inputs([output / name for name in FILES], [table, views])
+        check_not_inputs([output / name for name in FILES], [table, views])
         check_outputs(output, FILES, force=force)
         tell(0.01, f"reading {table.name}")
         if engine == "local":
@@ -273,8 +141,6 @@ class _Asked:
 
     def features_of(self, columns: Sequence[str], repeated: Collection[str] = ()) -> list[str]:
         """The columns to learn from, or one line on a name that is wrong."""
-        from activehuber.data.tables import like, listed
-
         unwanted = _split_names(self.drop, set(columns))
         roles = [
             ("--target", self.target),
@@ -328,7 +194,8 @@ def _check_engine(engine: str, scheduler: str | None) -> None:
 def _audit_file(asked: _Asked, tell: Callable[[float, str], None]) -> Audit:
     from activehuber.audit import audit
     from activehuber.audit.table import with_notes
-    from activehuber.data.tables import mask_of_words, read_table
+    from activehuber.data.parsing import mask_of_words
+    from activehuber.data.reading import read_table
 
     options = asked.options(tell)
     table = read_table(asked.table, asked.as_text)
@@ -352,7 +219,7 @@ def _audit_on_cluster(
 
     from activehuber.audit.parquet import audit_parquet
     from activehuber.data.dask_rows import connected
-    from activehuber.data.tables import first_line, parquet_dataset
+    from activehuber.data.reading import parquet_dataset
 
     options = asked.options(tell)
     dataset = parquet_dataset(asked.table)
@@ -398,9 +265,6 @@ def _hushed_when_stopped() -> Iterator[None]:
         raise
 
 
-COVERAGE = 0.9
-
-
 def _split_names(drop: list[str], known: set[str]) -> list[str]:
     """Names given as a,b; one that holds a comma itself is taken whole."""
     out: list[str] = []
@@ -409,14 +273,10 @@ def _split_names(drop: list[str], known: set[str]) -> list[str]:
     return [name for name in out if name]
 
 
-VIEW_KEYS = ("name", "columns", "kernel", "gamma", "degree", "coef0")
-
-
 def _read_views(path: Path) -> list[View]:
     """Views of columns by name, from [[view]] tables."""
     import tomllib
 
-    from activehuber.data.tables import listed
     from activehuber.fitting.validation import check_each_view
     from activehuber.views import View
 
@@ -465,72 +325,6 @@ def _contents(found: Audit, identity: str | None) -> dict[str, bytes | Iterable[
         model_bytes(model),
     )
     return dict(zip(FILES, contents, strict=True))
-
-
-# --- predict ----------------------------------------------------------------------------
-
-
-@app.command("predict")
-def predict_command(
-    model: Annotated[Path, typer.Argument(help="model.skops of an audit.")],
-    table: Annotated[Path, typer.Argument(help="A table with the same columns.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The CSV file to write.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the file if it exists.")
-    ] = False,
-) -> None:
-    """Predict the target for the rows of another table."""
-    from activehuber.audit.outputs import predict_columns
-    from activehuber.data.encoding import CATEGORY
-    from activehuber.data.tables import check_output_file, csv_text, read_table, write_file
-    from activehuber.persistence.model_files import load_model
-
-    _check_not_inputs([output], [model, table])
-    check_output_file(output, force=force)
-    loaded = load_model(model)
-    features = loaded.features
-    words = [
-        name
-        for name, kind in zip(features.columns_, features.kinds_, strict=True)
-        if kind == CATEGORY
-    ]
-    identity = loaded.id_column
-    new = read_table(table, [*words, *([identity] if identity else [])])
-    matrix, notes = features.transform_and_tell(new.frame)
-    try:
-        columns = predict_columns(loaded.estimator, matrix, loaded.coverage)
-    except ValueError as error:  # what a damaged model foretells may not be finite
-        raise TableError(f"{model.name} cannot predict {table.name}: {error}") from None
-    has_ids = identity is not None and identity in new.frame.columns
-    rows = new.frame[identity].tolist() if has_ids else list(range(1, len(matrix) + 1))
-    header = [identity if has_ids and identity else "row", *columns]
-    write_file(output, csv_text(header, [rows, *columns.values()]).encode(), force=force)
-    for note in (*new.notes, *notes):
-        print(f"note: {_one_line(note)}", file=sys.stderr)
-    count = len(matrix)
-    print(
-        f"{count} {'prediction' if count == 1 else 'predictions'} of {loaded.target}: {output}"
-    )
-
-
-# --- the terminal -----------------------------------------------------------------------
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[float, str], None]]:
-    """A bar on stderr if that is a terminal; nothing stays of it."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda share, words: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    # A process that is stopped must give the cursor back.
-    with cleaned_up(lambda: os.write(2, SHOW_CURSOR)), bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda share, words: bar.update(task, completed=share, description=words)
 
 
 @dataclass(frozen=True)
@@ -600,34 +394,34 @@ def _show(found: Audit, path: Path, output: Path, spent: _Spent) -> None:
         console = Console(highlight=False, width=120)
     bad = summary.n_not_believed
     headline = Text.assemble(
-        ("\n" + _one_line(path.name), "bold"),
-        f" · {_one_line(summary.target)} · ",
+        ("\n" + one_line(path.name), "bold"),
+        f" · {one_line(summary.target)} · ",
         (
-            f"{bad:,} of {_count(summary.n_labelled, 'label')} not believed",
+            f"{bad:,} of {count_of(summary.n_labelled, 'label')} not believed",
             "bold red" * (bad > 0),
         ),
         f" · {summary.n_trusted:,} trusted" * (summary.n_trusted > 0),
-        f" · {_count(summary.n_unlabelled, 'prediction')}\n",
+        f" · {count_of(summary.n_unlabelled, 'prediction')}\n",
     )
     console.print(headline)
     worst = found.labels[found.labels["verdict"] == "not believed"].head(SHOWN)
     if len(worst):
         grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
         name = str(found.labels.columns[0])
-        grid.add_column(Text(_one_line(name)), no_wrap=True, max_width=24)
+        grid.add_column(Text(one_line(name)), no_wrap=True, max_width=24)
         grid.add_column("quality", justify="right", no_wrap=True)
         grid.add_column("reason")
         for row in worst.itertuples(index=False):
             grid.add_row(
-                Text(_one_line(str(row[0]))), f"{row.quality:.3f}", Text(_one_line(row[-1]))
+                Text(one_line(str(row[0]))), f"{row.quality:.3f}", Text(one_line(row[-1]))
             )
         console.print(grid)
         if bad > len(worst):
             console.print(f"… and {bad - len(worst):,} more in {output / FILES[0]}\n")
     for sentence in summary.findings:
-        console.print(Text(f"• {_one_line(sentence)}"))
+        console.print(Text(f"• {one_line(sentence)}"))
     for sentence in summary.notes:
-        console.print(Text(f"• {_one_line(sentence)}", style="dim"))
+        console.print(Text(f"• {one_line(sentence)}", style="dim"))
     console.print()
     for name, words in zip(FILES, _what_files_hold(summary), strict=True):
         console.print(Text(f"{output / name}", style="bold"), Text(words, style="dim"))
@@ -636,110 +430,8 @@ def _show(found: Audit, path: Path, output: Path, spent: _Spent) -> None:
 
 def _what_files_hold(summary: Any) -> list[str]:
     return [
-        f"all {_count(summary.n_labelled, 'label')}, worst first",
-        _count(summary.n_unlabelled, "row") + " without a label",
+        f"all {count_of(summary.n_labelled, 'label')}, worst first",
+        count_of(summary.n_unlabelled, "row") + " without a label",
         "the page to show",
         "for activehuber predict",
     ]
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
-# --- crowd ------------------------------------------------------------------------------
-
-crowd_app = typer.Typer(
-    help="Count people: a few counted frames, a count with an interval for every frame.",
-    no_args_is_help=True,
-)
-app.add_typer(crowd_app, name="crowd")
-
-
-@crowd_app.command("train")
-def crowd_train_command(
-    frames: Annotated[Path, typer.Argument(help="A folder of images, or a video file.")],
-    counts: Annotated[
-        Path,
-        typer.Argument(
-            help="CSV: frame,count or frame,left,right; a frame is its number or file."
-        ),
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the files.")],
-    roi: Annotated[
-        Path | None, typer.Option(help="An image, non-zero where people are counted.")
-    ] = None,
-    perspective: Annotated[
-        Path | None, typer.Option(help="A .npy map of a person's height in pixels.")
-    ] = None,
-    perspective_line: Annotated[
-        tuple[float, float] | None,
-        typer.Option(help="A person's height at the top and at the bottom row instead."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
-) -> None:
-    """Learn to count; write the model, all counts, those not to believe, and a page."""
-    started = time.perf_counter()
-    with _progress(quiet=False) as tell:
-        tell(0.0, "starting")
-        from activehuber.crowd.command import FILES as NAMES
-        from activehuber.crowd.command import train
-        from activehuber.data.tables import check_outputs, write_files
-
-        inputs = [frames, counts, roi, perspective]
-        _check_not_inputs([output / name for name in NAMES], inputs)
-        check_outputs(output, NAMES, force=force)
-        found = train(
-            frames, counts, roi=roi, perspective=perspective, line=perspective_line, tell=tell
-        )
-        tell(0.97, "writing the files")
-        write_files(output, found.files(), force=force)
-    _show_counts(found.counted, found.model, time.perf_counter() - started)
-    for name in NAMES:
-        print(output / name)
-
-
-@crowd_app.command("count")
-def crowd_count_command(
-    model: Annotated[Path, typer.Argument(help="model.skops of crowd train.")],
-    frames: Annotated[Path, typer.Argument(help="A folder of images, or a video file.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The CSV file to write.")],
-    report: Annotated[
-        Path | None, typer.Option(help="An HTML page of the counts to write as well.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
-) -> None:
-    """Count the frames of the same camera at another time."""
-    from activehuber.data.tables import check_output_file
-
-    started = time.perf_counter()
-    wanted = [output] if report is None else [output, report]
-    if report is not None and os.path.realpath(report) == os.path.realpath(output):
-        raise TableError("-o and --report are the same file")
-    _check_not_inputs(wanted, [model, frames])
-    for path in wanted:
-        check_output_file(path, force=force)
-    with _progress(quiet=False) as tell:
-        tell(0.0, "starting")
-        from activehuber.crowd.command import count
-        from activehuber.data.tables import write_file
-
-        with_page = report is not None
-        found, loaded, page = count(model, frames, page=with_page, table=output.name, tell=tell)
-        write_file(output, found.csv(), force=force)
-        if report is not None:
-            write_file(report, page.encode("utf-8", "replace"), force=force)
-    _show_counts(found, loaded, time.perf_counter() - started)
-    for path in wanted:
-        print(path)
-
-
-def _show_counts(counted: Counted, model: CrowdModel, seconds: float) -> None:
-    from activehuber.crowd.command import summary
-
-    for line in summary(counted, model):
-        print(_one_line(line))
-    for note in counted.notes:
-        print(f"note: {_one_line(note)}", file=sys.stderr)
-    n = len(counted.frames)
-    print(f"{_count(n, 'frame')} in {seconds:.1f} s")

@@ -1,16 +1,15 @@
-"""Tables as people have them: delimiters, encodings, gaps, mistakes; and files kept whole."""
-
-import os
-import socket
-import stat
+"""Tables as people have them: delimiters, encodings, gaps, mistakes."""
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
-from activehuber.data import tables
-from activehuber.data.tables import TableError, csv_text, read_table, write_file, write_files
+from activehuber.data import reading
+from activehuber.data.parsing import mask_of_words
+from activehuber.data.reading import read_table
+from activehuber.data.writing import csv_text, plain_text
+from activehuber.runtime.messages import TableError
 
 
 def read(tmp_path, content, name="t.csv", **options):
@@ -150,14 +149,6 @@ def test_broken_files_are_one_clear_line(tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_long_message_is_cut_after_a_word():
-    words = " ".join(["word"] * 200)
-    line = tables.first_line(f"{words}\nmore")
-    assert line.endswith("word …") and len(line) <= tables.LONGEST_LINE + 1
-    assert tables.first_line("x" * 300) == "x" * 300
-    assert tables.first_line("one\ntwo") == "one"
-
-
 def test_no_file_and_a_directory(tmp_path):
     with pytest.raises(TableError, match="no such file"):
         read_table(tmp_path / "none.csv")
@@ -191,181 +182,22 @@ def test_one_hundred_thousand_columns(tmp_path):
 
 def test_reading_what_was_written_gives_the_same_numbers(tmp_path, rng):
     values = rng.normal(size=200) * 10.0 ** rng.integers(-20, 20, 200)
-    text = csv_text(["x", "y"], [map(tables.plain_text, values), values])
+    text = csv_text(["x", "y"], [map(plain_text, values), values])
     table = read(tmp_path, text)
     np.testing.assert_array_equal(table.frame["x"], values)
     np.testing.assert_allclose(table.frame["y"], values, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *["=1+1", "+x", "-x", "@f", "\tx", "\rx", "-1+2", "＝x", "+"],
-        # Behind what a spreadsheet may drop: marks of byte order, spaces, controls, fillers.
-        *["\ufeff=1+1", " =1", "\u200b\u2060@f", "\xa0\u3000+x", "\x00-x", "\u2028=x"],
-        *["\ufe0f=x", "\u3164=x", "\u202e=x", "\ufeff \t\ufeff=x", "\ufeff-1", " \n=x"],
-        # Other forms of the same characters.
-        *["﹦x", "⁼x", "﹢x", "﹣x", "−x", "﹫x", "\ufeff＝x"],
-    ],
-)
-def test_formulas_are_neutralised(text):
-    line = csv_text(["a"], [[text]]).split("\n", 1)[1]
-    assert line.strip().strip('"').startswith("'")
-    assert csv_text([text], [[]]).strip().strip('"').startswith("'")
-
-
-@pytest.mark.parametrize(
-    "text", ["-3.5", "+2", "-1e-7", "x=1", "1-2", " -3", " x", "\ufeffx", "·", "ä=1", "(=1)"]
-)
-def test_numbers_and_other_text_are_not(text):
-    assert csv_text(["a"], [[text]]) == f"a\n{text}\n"
-
-
-def test_numbers_in_csv():
-    values = [1.0, -2.5, 1 / 3, 1e-9, np.nan, None, 123456789.0]
-    lines = csv_text(["x", "y"], [values, ["z"] * 7]).split("\n")
-    assert lines[1:-1] == [
-        "1,z", "-2.5,z", "0.3333333,z", "1e-09,z", ",z", ",z", "1.234568e+08,z"
-    ]  # fmt: skip
-
-
-def test_files_appear_whole_and_together(tmp_path):
-    out = tmp_path / "deep" / "out"
-    write_files(out, {"a": b"1", "b": b"2"})
-    assert {item.name: item.read_bytes() for item in out.iterdir()} == {"a": b"1", "b": b"2"}
-    assert [item.name for item in out.parent.iterdir()] == ["out"]
-    (tmp_path / "like").mkdir()
-    assert out.stat().st_mode == (tmp_path / "like").stat().st_mode
-
-
-def test_nothing_is_replaced_without_force(tmp_path):
-    (tmp_path / "b").write_bytes(b"old")
-    with pytest.raises(TableError, match=r"b exists; use --force"):
-        write_files(tmp_path, {"a": b"1", "b": b"2"})
-    assert [item.name for item in tmp_path.iterdir()] == ["b"]
-    write_files(tmp_path, {"a": b"1", "b": b"2"}, force=True)
-    assert (tmp_path / "b").read_bytes() == b"2"
-    with pytest.raises(TableError, match="exists"):
-        write_file(tmp_path / "a", b"3", force=False)
-
-
-def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
-    def full(path, content):
-        path.write_bytes(content[:1])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(tables, "_write_synced", full)
-    with pytest.raises(TableError, match="No space left"):
-        write_files(tmp_path / "out", {"a": b"123"})
-    with pytest.raises(TableError, match="No space left"):
-        write_file(tmp_path / "a", b"123")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_output_that_cannot_be(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(TableError, match="is a file"):
-        tables.check_outputs(tmp_path / "file", ["a"], force=True)
-    with pytest.raises(TableError, match="cannot be written"):
-        tables.check_outputs(tmp_path / "file" / "sub", ["a"], force=True)
-    with pytest.raises(TableError, match="is a directory"):
-        write_file(tmp_path, b"")
-    with pytest.raises(TableError, match="cannot be written"):
-        write_file(tmp_path / "file" / "sub", b"")
-
-
 def test_yes_and_no(tmp_path):
     column = pd.Series(["yes", "0", None, "TRUE", " x "], dtype=object)
-    assert tables.mask_of_words(column, "t").tolist() == [True, False, False, True, True]
+    assert mask_of_words(column, "t").tolist() == [True, False, False, True, True]
     with pytest.raises(TableError, match="row 1 has 'perhaps'"):
-        tables.mask_of_words(pd.Series(["perhaps"]), "t")
+        mask_of_words(pd.Series(["perhaps"]), "t")
 
 
 def test_readers_hold_no_object_of_python():
     # One that a thread of Arrow drops when Python ends aborts the process, now and then.
     before = pa.total_allocated_bytes()
-    stream = tables._arrow_stream(bytes(10**6))
+    stream = reading._arrow_stream(bytes(10**6))
     assert pa.total_allocated_bytes() - before >= 10**6
     assert stream.read() == bytes(10**6)
-
-
-def make_device(path):
-    try:
-        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
-    except (AttributeError, PermissionError):
-        pytest.skip("devices cannot be made here")
-
-
-def make_socket(path):
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(path.name)  # relative, since such paths must be short
-
-
-MAKERS = {
-    "a pipe": os.mkfifo,
-    "a socket": make_socket,
-    "a device": make_device,
-    "a link": lambda path: path.symlink_to("nothing"),
-    "a link ": lambda path: path.symlink_to(path.parent / "plain"),
-    "a directory": os.mkdir,
-}
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there are none of these")
-@pytest.mark.parametrize("force", [False, True])
-@pytest.mark.parametrize("kind", MAKERS)
-def test_only_plain_files_are_replaced(kind, force, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "plain").write_text("mine")
-    path = tmp_path / "x"
-    MAKERS[kind](path)
-    before = path.lstat()
-    for write in (
-        lambda: write_file(path, b"new", force=force),
-        lambda: write_files(tmp_path, {"new": b"1", "x": b"2"}, force=force),
-    ):
-        with pytest.raises(TableError, match=f"x is {kind.strip()}"):
-            write()
-    assert (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
-    assert sorted(item.name for item in tmp_path.iterdir()) == ["plain", "x"]
-    assert (tmp_path / "plain").read_text() == "mine"
-
-
-def test_a_folder_may_be_a_link_but_not_to_nothing(tmp_path):
-    (tmp_path / "there").mkdir()
-    for name in ("there", "nowhere"):
-        (tmp_path / f"to {name}").symlink_to(tmp_path / name)
-    write_files(tmp_path / "to there", {"a": b"1"})
-    assert (tmp_path / "there" / "a").read_bytes() == b"1"
-    with pytest.raises(TableError, match="is a link; choose another folder"):
-        write_files(tmp_path / "to nowhere", {"a": b"1"})
-
-
-def test_drafts_of_a_folder_that_is_there_are_in_it(tmp_path):
-    """It may be a disk of its own, and the folder around it may be closed to us."""
-    out = tmp_path / "out"
-    out.mkdir()
-    seen = []
-
-    def parts():
-        seen.extend(item.name for item in tmp_path.iterdir())
-        yield b"1"
-
-    write_files(out, {"a": parts()})
-    assert seen == ["out"] and [item.name for item in out.iterdir()] == ["a"]
-
-
-def test_a_name_may_be_as_long_as_the_system_takes(tmp_path):
-    path = tmp_path / ("n" * 251 + ".csv")
-    write_file(path, b"1")
-    assert path.read_bytes() == b"1" and list(tmp_path.iterdir()) == [path]
-
-
-def test_drafts_are_new_files(tmp_path, monkeypatch):
-    """Whoever guesses the name of a draft cannot make us write elsewhere."""
-    monkeypatch.setattr("secrets.token_hex", lambda size: "guessed")
-    (tmp_path / "mine").write_text("mine")
-    (tmp_path / ".activehuber-guessed.tmp").symlink_to(tmp_path / "mine")
-    with pytest.raises(TableError, match="cannot be written: File exists"):
-        write_file(tmp_path / "x", b"new")
-    assert (tmp_path / "mine").read_text() == "mine"
