@@ -65,7 +65,7 @@ def held(X, rng):
 
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("n", [30, 700])
-def test_respond_and_diagonals(name, n, rng):
+def test_solutions_and_diagonals(name, n, rng):
     Q, mu, source = make(name, n, rng)
     likely = rng.uniform(size=n) < 0.3
     for share in (0.0, 0.05, 0.3, 0.8):
@@ -78,11 +78,11 @@ def test_respond_and_diagonals(name, n, rng):
         v = fixed.copy()
         v[F] = np.linalg.solve(A, (targets - Q @ fixed)[F])
         factor = source.factor(free, likely)
-        got, image = factor.respond(targets, fixed)
+        got, image = factor.solve(targets, fixed)
         np.testing.assert_allclose(got, v, atol=1e-8)
         np.testing.assert_allclose(image, Q @ v, atol=1e-8)
         left = Q[np.ix_(N, N)] - Q[np.ix_(N, F)] @ np.linalg.solve(A, Q[np.ix_(F, N)])
-        between = factor.between_others(border=False)
+        between = factor.schur_complement(border=False)
         np.testing.assert_allclose(between, left + np.diag(mu[N]), atol=1e-8)
         inverse, schur = factor.diagonals(border=False)
         np.testing.assert_allclose(inverse[F], np.diag(np.linalg.inv(A)), atol=1e-8)
@@ -131,13 +131,13 @@ def test_the_border_of_ones(name, n, rng):
         v = fixed.copy()
         v[F] = solution[:-1]
         factor = source.factor(free, likely)
-        got, image, b = factor.respond_bordered(targets, fixed, total)
+        got, image, b = factor.solve_bordered(targets, fixed, total)
         np.testing.assert_allclose(got, v, atol=1e-8)
         np.testing.assert_allclose(image, Q @ v, atol=1e-8)
         assert b == pytest.approx(solution[-1], abs=1e-8)
         reach = np.vstack([Q[np.ix_(F, N)], np.ones((1, len(N)))])
         left = Q[np.ix_(N, N)] - reach.T @ np.linalg.solve(A, reach)
-        between = factor.between_others(border=True)
+        between = factor.schur_complement(border=True)
         np.testing.assert_allclose(between, left + np.diag(mu[N]), atol=1e-8)
         inverse, schur = factor.diagonals(border=True)
         np.testing.assert_allclose(inverse[F], np.diag(np.linalg.inv(A))[:-1], atol=1e-8)

@@ -21,7 +21,6 @@ from activehuber.fitting.settings import Data, Settings
 from activehuber.fitting.target import Target
 from activehuber.fitting.task import Task
 from activehuber.numerics.linalg import cholesky_in_place, solve_lower
-from activehuber.operators.dense import DenseGram
 from activehuber.operators.features import BlockFactor, BlockGram
 from activehuber.problem.problem import Problem
 from activehuber.solver import approximation as approximate
@@ -226,9 +225,7 @@ def reduced_gram(settings: Settings, data: Data) -> Matrix:
     """Q of shape (l, l) on the labelled rows of the first target, graph included."""
     target = Target(Task(settings, data), 0)
     gram = target.problem.gram
-    if isinstance(gram, DenseGram):
-        return gram.matrix
-    return gram.matvec(np.eye(len(gram)))
+    return gram.matvec(np.eye(len(gram))) if gram.matrix is None else gram.matrix
 
 
 def prediction_inflation(

@@ -19,7 +19,8 @@ from activehuber.kernels.kernel import STATIONARY_KERNELS
 from activehuber.labels import refinement, thresholds, widths
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.operators.dense import DenseGram, Gram, submatrix
+from activehuber.operators.dense import DenseGram, submatrix
+from activehuber.operators.protocol import Gram
 from activehuber.problem.problem import Problem
 from activehuber.problem.reduction import (
     Reduction,
@@ -92,7 +93,7 @@ class Target:
         try:
             return work()
         except BreakdownError:
-            if not isinstance(self.reduction.gram, DenseGram):
+            if self.reduction.gram.matrix is None:
                 raise _beyond_precision(self.reduction, self.settings) from None
             self._use(self.reduction.with_factored_gram(self.settings.fit_intercept))
         try:

@@ -212,6 +212,8 @@ class BlockGram:
         the rows, and this map the identity.
     """
 
+    matrix = None
+
     def __init__(self, rows: Rows, numbers: np.ndarray | None, features: FeatureMap) -> None:
         whole = numbers is not None and len(numbers) == len(rows)
         self.rows, self.numbers = rows, None if whole else numbers
@@ -328,6 +330,9 @@ class BlockGram:
         assert values is not None
         return values
 
+    def shared(self) -> BlockGram:
+        return self  # what two targets have in common, the sums, it keeps anyway
+
     def source(self, mu: Vector) -> BlockSource:
         return BlockSource(self, mu)
 
@@ -426,7 +431,7 @@ class BlockFactor:
         self.total = float(self.weight.sum())
         self.last: tuple[Vector, Vector] | None = None  # θ and v of the last answer
 
-    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         columns = [
             self._answer(target, kept, None)[:2]
             for target, kept in zip(targets.T, fixed.T, strict=True)
@@ -434,7 +439,7 @@ class BlockFactor:
         v, fitted = (np.stack(each, axis=1) for each in zip(*columns, strict=True))
         return v, fitted
 
-    def respond_bordered(
+    def solve_bordered(
         self, targets: Vector, fixed: Vector, total: float
     ) -> tuple[Vector, Vector, float]:
         return self._answer(targets, fixed, total)
@@ -445,13 +450,13 @@ class BlockFactor:
         """By the primal unknowns θ, which do not cancel however small μ is."""
         u = self.weight * targets + fixed
         pull = self.gram.pull_of(self.unit * u) / self.unit
-        theta, b = self.solve(pull, None if total is None else float(u.sum()) - total)
+        theta, b = self.solve_primal(pull, None if total is None else float(u.sum()) - total)
         fitted = self.gram.project(theta)
         v = self.weight * (targets - b - fitted) + fixed
         self.last = theta, v
         return v, fitted, b
 
-    def solve(self, pull: Vector, constant: float | None) -> tuple[Vector, float]:
+    def solve_primal(self, pull: Vector, constant: float | None) -> tuple[Vector, float]:
         """θ and b with Hθ + mb = pull and mᵀθ + b Σ1/μ = constant; b = 0 if that is None."""
         theta = solve_cholesky(self.lower, pull)
         if constant is None:
@@ -472,7 +477,7 @@ class BlockFactor:
         inverse = self.weight * (1.0 - self.weight * variance)
         return inverse, np.where(self.free, 0.0, variance)
 
-    def between_others(self, *, border: bool) -> Matrix:
+    def schur_complement(self, *, border: bool) -> Matrix:
         others = np.flatnonzero(~self.free)
         if len(others) == 0:
             return np.empty((0, 0))

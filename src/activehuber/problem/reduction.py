@@ -47,11 +47,11 @@ from activehuber.numerics.linalg import (
 )
 from activehuber.operators.dense import (
     DenseGram,
-    Gram,
     LowRankGram,
     absolute_product,
     submatrix,
 )
+from activehuber.operators.protocol import Gram
 from activehuber.problem.problem import EPSILON, Evaluation
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -330,7 +330,7 @@ class Reduction:
         For a Q that is singular to rounding and an α so small that Q + diag(μ) has no
         Cholesky factor.
         """
-        assert isinstance(self.gram, DenseGram)
+        assert self.gram.matrix is not None
         features = gram_features(self.gram.matrix)
         return replace(self, gram=LowRankGram(_centred(features, fit_intercept)))
 

@@ -382,7 +382,7 @@ def recover(
             break
         assert factor is not None
         constant = state.balance if problem.fit_intercept else None
-        step, shift = factor.solve(-state.gradient, constant)
+        step, shift = factor.solve_primal(-state.gradient, constant)
         better = _look(gram, problem, state.theta + step, state.intercept + shift, level)
         if not _size(better, factor) < 0.5 * _size(state, factor):
             state = min(state, better, key=lambda each: _size(each, factor))
