@@ -18,10 +18,9 @@ from activehuber.operators.dense import (
     DirectSource,
     HeadTail,
     Inverse,
-    LowRankGram,
     Shifted,
 )
-from activehuber.operators.features import BlockGram, FeatureMap
+from activehuber.operators.features import FeatureGram, FeatureMap, held_gram
 from tests import oracles
 
 SOURCES = ("direct", "head-tail", "inverse", "shifted", "low-rank", "streamed", "held")
@@ -34,7 +33,7 @@ def make(name, n, rng, border=False):
         Q, gram = {"streamed": streamed, "held": held}[name](X, rng)
         return Q, mu, gram.source(mu)
     if name == "low-rank":
-        gram = LowRankGram(X)
+        gram = held_gram(X)
         return X @ X.T, mu, gram.source(mu)
     Q = oracles.gram("rbf", X, gamma=0.5)
     gram = DenseGram(Q.copy())
@@ -51,7 +50,7 @@ def streamed(X, rng):
     wide[1::2] = X
     features = FeatureMap(Basis((None,), (Given(3),)), np.array([0.7]), mixing)
     psi = 0.7 * X @ mixing
-    return psi @ psi.T, BlockGram(ArrayRows(wide, 37), np.arange(1, 2 * len(X), 2), features)
+    return psi @ psi.T, FeatureGram(ArrayRows(wide, 37), np.arange(1, 2 * len(X), 2), features)
 
 
 def held(X, rng):
@@ -59,7 +58,7 @@ def held(X, rng):
     Z = 2.0 * rng.normal(size=(9, 3))
     across, among = oracles.gram("rbf", X, Z, gamma=0.5), oracles.gram("rbf", Z, gamma=0.5)
     basis = Basis((None,), (landmarks(Kernel("rbf", gamma=0.5), Z),))
-    gram = BlockGram(ArrayRows(X, 37), None, FeatureMap(basis, np.ones(1)))
+    gram = FeatureGram(ArrayRows(X, 37), None, FeatureMap(basis, np.ones(1)))
     return across @ np.linalg.solve(among, across.T), gram
 
 

@@ -47,10 +47,10 @@ from activehuber.numerics.linalg import (
 )
 from activehuber.operators.dense import (
     DenseGram,
-    LowRankGram,
     absolute_product,
     submatrix,
 )
+from activehuber.operators.features import held_gram
 from activehuber.operators.protocol import Gram
 from activehuber.problem.problem import EPSILON, Evaluation
 
@@ -332,7 +332,7 @@ class Reduction:
         """
         assert self.gram.matrix is not None
         features = gram_features(self.gram.matrix)
-        return replace(self, gram=LowRankGram(_centred(features, fit_intercept)))
+        return replace(self, gram=held_gram(_centred(features, fit_intercept)))
 
 
 # --- building ---------------------------------------------------------------------------
@@ -463,7 +463,7 @@ def _gram_of_features(blocks: Sequence[Matrix], n_rows: int, centre: bool) -> Gr
     features = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
     if features.shape[1] > LOW_RANK_SHARE * n_rows:
         return DenseGram(cross_product(np.ascontiguousarray(features)))
-    return LowRankGram(np.ascontiguousarray(_centred(features, centre)))
+    return held_gram(np.ascontiguousarray(_centred(features, centre)))
 
 
 # --- four ways to smooth ----------------------------------------------------------------
