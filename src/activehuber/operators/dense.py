@@ -40,60 +40,6 @@ COARSE_FROM = 800
 GATHER = 32
 
 
-class _Bordered(ABC):
-    """The border of ones by way of a second right-hand side, for any factor.
-
-    The solution for the ones is kept: whoever has solved asks for the diagonals next.
-    """
-
-    free: Mask
-    to_ones: tuple[Vector, Vector] | None = None
-
-    @abstractmethod
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]: ...
-
-    @abstractmethod
-    def plain_diagonals(self) -> tuple[Vector, Vector]: ...
-
-    @abstractmethod
-    def plain_schur_complement(self) -> Matrix: ...
-
-    def solve_bordered(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        pair = np.stack([targets, np.ones_like(targets)], axis=1)
-        v, image = self.solve(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
-        self.to_ones = v[:, 1].copy(), image[:, 1].copy()
-        ones = float(v[:, 1].sum())
-        if not ones > 0.0:
-            raise BreakdownError("the constant cannot be told from the kernel")
-        b = (float(v[:, 0].sum()) - total) / ones
-        return v[:, 0] - b * v[:, 1], image[:, 0] - b * image[:, 1], b
-
-    def _solution_for_ones(self) -> tuple[Vector, Vector]:
-        if self.to_ones is None:
-            ones = np.ones((len(self.free), 1))
-            v, images = self.solve(ones, np.zeros_like(ones))
-            self.to_ones = v[:, 0], images[:, 0]
-        return self.to_ones
-
-    def schur_complement(self, *, border: bool) -> Matrix:
-        if not border:
-            return self.plain_schur_complement()
-        u, image = self._solution_for_ones()
-        missed = 1.0 - image[~self.free]
-        return self.plain_schur_complement() + np.outer(missed, missed / float(u.sum()))
-
-    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
-        if not border:
-            return self.plain_diagonals()
-        u, image = self._solution_for_ones()
-        total = float(u.sum())
-        inverse, schur = self.plain_diagonals()
-        missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
-        return inverse - u**2 / total, schur + missed
-
-
 def submatrix(matrix: Matrix, rows: np.ndarray, columns: np.ndarray) -> Matrix:
     """matrix[rows][:, columns] for increasing rows and columns, always a fresh array.
 
@@ -205,11 +151,17 @@ class DenseGram:
         return bound <= WELL_CONDITIONED
 
 
-class _DenseFactor(_Bordered):
-    """What every factor of a dense Q shares: `solve` by way of A_FF⁻¹ rhs."""
+class _DenseFactor(ABC):
+    """What factors of a dense Q share: all by way of A_FF⁻¹ rhs.
+
+    The border of ones is a second right-hand side, whose solution is kept: whoever has solved
+    asks for the diagonals next.
+    """
 
     gram: DenseGram
     mu: Vector
+    free: Mask
+    to_ones: tuple[Vector, Vector] | None = None
 
     @abstractmethod
     def solve_free(self, rhs: Matrix) -> Matrix:
@@ -220,10 +172,47 @@ class _DenseFactor(_Bordered):
         v = self.solve_free(targets - known) + fixed
         return v, self.gram.matvec(v)
 
+    def solve_bordered(
+        self, targets: Vector, fixed: Vector, total: float
+    ) -> tuple[Vector, Vector, float]:
+        pair = np.stack([targets, np.ones_like(targets)], axis=1)
+        v, image = self.solve(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
+        self.to_ones = v[:, 1].copy(), image[:, 1].copy()
+        ones = float(v[:, 1].sum())
+        if not ones > 0.0:
+            raise BreakdownError("the constant cannot be told from the kernel")
+        b = (float(v[:, 0].sum()) - total) / ones
+        return v[:, 0] - b * v[:, 1], image[:, 0] - b * image[:, 1], b
+
+    def _solution_for_ones(self) -> tuple[Vector, Vector]:
+        if self.to_ones is None:
+            ones = np.ones((len(self.free), 1))
+            v, images = self.solve(ones, np.zeros_like(ones))
+            self.to_ones = v[:, 0], images[:, 0]
+        return self.to_ones
+
+    def schur_complement(self, *, border: bool) -> Matrix:
+        if not border:
+            return self.plain_schur_complement()
+        u, image = self._solution_for_ones()
+        missed = 1.0 - image[~self.free]
+        return self.plain_schur_complement() + np.outer(missed, missed / float(u.sum()))
+
+    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
+        if not border:
+            return self.plain_diagonals()
+        u, image = self._solution_for_ones()
+        total = float(u.sum())
+        inverse, schur = self.plain_diagonals()
+        missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
+        return inverse - u**2 / total, schur + missed
+
     def plain_diagonals(self) -> tuple[Vector, Vector]:
+        """`diagonals` without a border."""
         return Direct(self.gram, self.mu, self.free).plain_diagonals()
 
     def plain_schur_complement(self) -> Matrix:
+        """`schur_complement` without a border."""
         return Direct(self.gram, self.mu, self.free).plain_schur_complement()
 
 
