@@ -22,10 +22,8 @@ from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram, submatrix
 from activehuber.operators.protocol import Gram
 from activehuber.problem.problem import Problem
-from activehuber.problem.reduction import (
-    Reduction,
-    check_gram_matrix,
-)
+from activehuber.problem.reduction import Reduction
+from activehuber.problem.smoothing import check_gram_matrix
 from activehuber.solver.approximation import BlockReduction
 from activehuber.solver.leave_one_out import leave_one_out
 from activehuber.solver.newton import Solution, solve

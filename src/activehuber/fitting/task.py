@@ -17,13 +17,8 @@ from activehuber.fitting.validation import check_memory
 from activehuber.kernels.feature_maps import Basis
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.protocol import Gram
-from activehuber.problem.reduction import (
-    Expansion,
-    Reduction,
-    build_part,
-    expand_views,
-    needs_gram_matrix,
-)
+from activehuber.problem.reduction import Expansion, Reduction, expand_views
+from activehuber.problem.smoothing import build_part, needs_gram_matrix
 from activehuber.solver import approximation as approximate
 from activehuber.solver.approximation import Approximation, BlockExpansion, BlockReduction
 

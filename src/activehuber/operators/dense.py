@@ -25,6 +25,7 @@ from activehuber.numerics.linalg import (
     solve_lower,
     subtract_cross_product,
     subtract_outer,
+    wide_product,
 )
 from activehuber.operators.protocol import Factor, Source
 
@@ -74,13 +75,6 @@ def shifted_block(matrix: Matrix, mu: Vector, rows: np.ndarray) -> Matrix:
     return block
 
 
-def absolute_product(matrix: Matrix, v: Matrix) -> Matrix:
-    """|matrix| |v| in row blocks."""
-    size = np.abs(v)
-    blocks = range(0, len(matrix), BLOCK)
-    return np.concatenate([multiply(np.abs(matrix[i : i + BLOCK]), size) for i in blocks])
-
-
 # --- Q as a matrix ----------------------------------------------------------------------
 
 
@@ -88,11 +82,14 @@ class DenseGram:
     """Q held as a C-ordered (l, l) matrix.
 
     With `keep_sources` factors made for one μ are kept for the next caller, which pays
-    when several targets share the rows.
+    when several targets share the rows. A matrix that is `nonnegative` is its own absolute
+    value, which saves a pass.
     """
 
-    def __init__(self, matrix: Matrix, *, keep_sources: bool = False) -> None:
-        self.matrix = matrix
+    def __init__(
+        self, matrix: Matrix, *, keep_sources: bool = False, nonnegative: bool = False
+    ) -> None:
+        self.matrix, self.nonnegative = matrix, nonnegative
         self.diagonal = np.diagonal(matrix).copy()
         self.missing = np.zeros(len(matrix))
         self.kept: dict[tuple[str, bytes], Source] | None = {} if keep_sources else None
@@ -105,7 +102,9 @@ class DenseGram:
     def coarse_step(self) -> int:
         return 4 if len(self) >= COARSE_FROM else 0
 
-    def matvec(self, v: Vector) -> Vector:
+    def matvec(self, v: Vector, *, precise: bool = False) -> Vector:
+        if precise:
+            return wide_product(self.matrix, v.astype(np.longdouble)).astype(np.float64)
         return multiply_symmetric(self.matrix, v)
 
     def mean(self, share: Vector) -> float:
@@ -114,7 +113,11 @@ class DenseGram:
         return self.last_mean[1]
 
     def magnitude(self, v: Vector) -> Vector:
-        return absolute_product(self.matrix, v)
+        if self.nonnegative:
+            return multiply_symmetric(self.matrix, np.abs(v))
+        size, blocks = np.abs(v), range(0, len(self), BLOCK)
+        rows = [multiply(np.abs(self.matrix[i : i + BLOCK]), size) for i in blocks]
+        return np.concatenate(rows)
 
     def subset(self, rows: np.ndarray) -> DenseGram:
         return DenseGram(submatrix(self.matrix, rows, rows))

@@ -35,6 +35,7 @@ from activehuber.numerics.linalg import (
     cholesky_in_place,
     solve_cholesky,
     solve_lower,
+    wide_product,
 )
 
 # Sums are mended while no more than this share of their rows flips, else made anew.
@@ -325,8 +326,12 @@ class FeatureGram:
             _, (image,) = self._run_some(moments, (self.basis,), u, chosen)
         return self.features.from_functions(image)
 
-    def matvec(self, v: Vector) -> Vector:
-        return self.project(self.pull_of(v))
+    def matvec(self, v: Vector, *, precise: bool = False) -> Vector:
+        if not precise:
+            return self.project(self.pull_of(v))
+        assert isinstance(self.rows, OneBlock), "streamed features have the precision they have"
+        psi, wide = self.rows.X, v.astype(np.longdouble)
+        return wide_product(psi, psi.T.astype(np.longdouble) @ wide).astype(np.float64)
 
     def pull_of(self, u: Vector) -> Vector:
         """Ψᵀu, touching only the rows on which u differs from the last one asked for."""

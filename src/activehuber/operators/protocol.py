@@ -82,7 +82,9 @@ class Gram(Protocol):
 
     def __len__(self) -> int: ...
 
-    def matvec(self, v: Vector) -> Vector: ...
+    def matvec(self, v: Vector, *, precise: bool = False) -> Vector:
+        """Q v; `precise` sums in extended precision, where the machine has it."""
+        ...
 
     def magnitude(self, v: Vector) -> Vector:
         """|Q||v| or a little more: the yardstick of rounding in `matvec`."""

@@ -637,5 +637,5 @@ def _values(reduction: Reduction, w: Matrix) -> Matrix:
     for index, (c, part) in enumerate(
         zip(reduction.weights, reduction.expansion.parts, strict=True)
     ):
-        out += c * part.operator(np.ascontiguousarray(w[:, :, index].T)).T
+        out += c * part.operator.matvec(np.ascontiguousarray(w[:, :, index].T)).T
     return out
