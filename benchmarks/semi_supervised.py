@@ -24,7 +24,8 @@ from sklearn.datasets import make_moons, make_swiss_roll
 from activehuber import HLRegressor, View, graphs
 from activehuber.kernels.kernel import Kernel
 from activehuber.operators.dense import DenseGram
-from activehuber.problem.reduction import ExpandedView, build_part, expand_views
+from activehuber.problem.reduction import expand_views
+from activehuber.problem.smoothing import ExpandedView, build_part
 from benchmarks.protocol import semi_supervised_split, summary
 
 N_TRAIN, N_TEST, SHARE = 300, 300, 0.05

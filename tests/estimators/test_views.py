@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from activehuber import HLRegressor, LabelledKFold, View
-from activehuber.problem import reduction
+from activehuber.problem import smoothing
 from tests import oracles
 
 GAMMA = 0.3
@@ -553,10 +553,10 @@ def test_lifted_kernels_leave_no_trace(monkeypatch, lift):
     y[60:] = np.nan
     views = [View([0, 1], "rbf"), View([2, 3], "rbf")]
     model = HLRegressor(views=views, manifold=1e-4, agreement=1e-4, threshold=0.1)
-    monkeypatch.setattr(reduction, "LIFT_IS_SMALL", 0.0)
+    monkeypatch.setattr(smoothing, "LIFT_IS_SMALL", 0.0)
     exact = model.fit(X, y).predict(X)
-    monkeypatch.setattr(reduction, "LIFT_IS_SMALL", np.inf)
-    monkeypatch.setattr(reduction, "LIFT", lift)
+    monkeypatch.setattr(smoothing, "LIFT_IS_SMALL", np.inf)
+    monkeypatch.setattr(smoothing, "LIFT", lift)
     model.fit(X, y)
     assert model.duality_gap_ <= 1e-9
     assert model.kkt_residual_ <= 1e-8

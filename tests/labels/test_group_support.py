@@ -41,7 +41,7 @@ def looked_at(X, y, kept, weights, alpha, *, intercept):
     problem = Problem(gram, y, weights, alpha, intercept, np.ones(len(y), dtype=bool))
     mu = problem.mu
     covariance = gram.inverse_source(mu, border=intercept).factor(kept)
-    covariance = covariance.between_others(border=intercept)
+    covariance = covariance.schur_complement(border=intercept)
     A = oracles.gram("rbf", X, gamma=1.0) + np.diag(mu)
     S = np.flatnonzero(kept)
     inverse = np.linalg.inv(A[np.ix_(S, S)])

@@ -18,10 +18,9 @@ from activehuber.operators.dense import (
     DirectSource,
     HeadTail,
     Inverse,
-    LowRankGram,
     Shifted,
 )
-from activehuber.operators.features import BlockGram, FeatureMap
+from activehuber.operators.features import FeatureGram, FeatureMap, held_gram
 from tests import oracles
 
 SOURCES = ("direct", "head-tail", "inverse", "shifted", "low-rank", "streamed", "held")
@@ -34,7 +33,7 @@ def make(name, n, rng, border=False):
         Q, gram = {"streamed": streamed, "held": held}[name](X, rng)
         return Q, mu, gram.source(mu)
     if name == "low-rank":
-        gram = LowRankGram(X)
+        gram = held_gram(X)
         return X @ X.T, mu, gram.source(mu)
     Q = oracles.gram("rbf", X, gamma=0.5)
     gram = DenseGram(Q.copy())
@@ -51,7 +50,7 @@ def streamed(X, rng):
     wide[1::2] = X
     features = FeatureMap(Basis((None,), (Given(3),)), np.array([0.7]), mixing)
     psi = 0.7 * X @ mixing
-    return psi @ psi.T, BlockGram(ArrayRows(wide, 37), np.arange(1, 2 * len(X), 2), features)
+    return psi @ psi.T, FeatureGram(ArrayRows(wide, 37), np.arange(1, 2 * len(X), 2), features)
 
 
 def held(X, rng):
@@ -59,13 +58,13 @@ def held(X, rng):
     Z = 2.0 * rng.normal(size=(9, 3))
     across, among = oracles.gram("rbf", X, Z, gamma=0.5), oracles.gram("rbf", Z, gamma=0.5)
     basis = Basis((None,), (landmarks(Kernel("rbf", gamma=0.5), Z),))
-    gram = BlockGram(ArrayRows(X, 37), None, FeatureMap(basis, np.ones(1)))
+    gram = FeatureGram(ArrayRows(X, 37), None, FeatureMap(basis, np.ones(1)))
     return across @ np.linalg.solve(among, across.T), gram
 
 
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("n", [30, 700])
-def test_respond_and_diagonals(name, n, rng):
+def test_solutions_and_diagonals(name, n, rng):
     Q, mu, source = make(name, n, rng)
     likely = rng.uniform(size=n) < 0.3
     for share in (0.0, 0.05, 0.3, 0.8):
@@ -78,11 +77,11 @@ def test_respond_and_diagonals(name, n, rng):
         v = fixed.copy()
         v[F] = np.linalg.solve(A, (targets - Q @ fixed)[F])
         factor = source.factor(free, likely)
-        got, image = factor.respond(targets, fixed)
+        got, image = factor.solve(targets, fixed)
         np.testing.assert_allclose(got, v, atol=1e-8)
         np.testing.assert_allclose(image, Q @ v, atol=1e-8)
         left = Q[np.ix_(N, N)] - Q[np.ix_(N, F)] @ np.linalg.solve(A, Q[np.ix_(F, N)])
-        between = factor.between_others(border=False)
+        between = factor.schur_complement(border=False)
         np.testing.assert_allclose(between, left + np.diag(mu[N]), atol=1e-8)
         inverse, schur = factor.diagonals(border=False)
         np.testing.assert_allclose(inverse[F], np.diag(np.linalg.inv(A)), atol=1e-8)
@@ -131,13 +130,13 @@ def test_the_border_of_ones(name, n, rng):
         v = fixed.copy()
         v[F] = solution[:-1]
         factor = source.factor(free, likely)
-        got, image, b = factor.respond_bordered(targets, fixed, total)
+        got, image, b = factor.solve_bordered(targets, fixed, total)
         np.testing.assert_allclose(got, v, atol=1e-8)
         np.testing.assert_allclose(image, Q @ v, atol=1e-8)
         assert b == pytest.approx(solution[-1], abs=1e-8)
         reach = np.vstack([Q[np.ix_(F, N)], np.ones((1, len(N)))])
         left = Q[np.ix_(N, N)] - reach.T @ np.linalg.solve(A, reach)
-        between = factor.between_others(border=True)
+        between = factor.schur_complement(border=True)
         np.testing.assert_allclose(between, left + np.diag(mu[N]), atol=1e-8)
         inverse, schur = factor.diagonals(border=True)
         np.testing.assert_allclose(inverse[F], np.diag(np.linalg.inv(A))[:-1], atol=1e-8)

@@ -336,7 +336,7 @@ class Answers(Watched):
         factor = super().factor(free, likely_bound)
         answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
         if answer is not None:
-            factor.respond_bordered = lambda *_: answer
+            factor.solve_bordered = lambda *_: answer
         return factor
 
 
@@ -443,7 +443,7 @@ def test_a_label_at_the_threshold_is_free():
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_bordered_response(intercept):
+def test_solutions_with_a_factor(intercept):
     problem = make(5, alpha=1e-2, intercept=intercept)
     rng = np.random.default_rng(0)
     free = problem.active & (rng.uniform(size=24) < 0.6)
@@ -452,7 +452,7 @@ def test_bordered_response(intercept):
     for total in (0.0, 2.5):
         factor = problem.gram.source(problem.mu).factor(free)
         default = {} if total == 0.0 else {"total": total}
-        v, fitted, b = newton.bordered_response(problem, factor, targets, fixed, **default)
+        v, fitted, b = problem.solve_with(factor, targets, fixed, **default)
         twin = Twin(replace(problem, y=targets), np.inf)
         expected, wanted = twin.target(free, fixed, total)
         np.testing.assert_allclose(v, expected, atol=1e-9)

@@ -11,7 +11,7 @@ from activehuber.graphs.laplacians import build
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
-from activehuber.solver import newton
+from activehuber.solver import free_inverse, newton
 from activehuber.solver import path as path_module
 from tests.oracles import curve, gram, kkt, objective
 
@@ -227,11 +227,11 @@ def bordered_inverse(problem, free):
 @pytest.mark.parametrize("many", [True, False])
 def test_the_inverse_follows_the_free_labels(monkeypatch, intercept, refresh, many):
     """Labels come and go; what it answers is that of a dense solve."""
-    monkeypatch.setattr(path_module, "REFRESH", refresh)
+    monkeypatch.setattr(free_inverse, "REFRESH", refresh)
     problem, rng = reduced(4, n=14, alpha=0.02, intercept=intercept), np.random.default_rng(1)
     free = rng.uniform(size=14) < 0.5
-    solver = path_module._solver(problem, free)
-    assert isinstance(solver, path_module._FreeInverse)
+    solver = free_inverse.free_solver(problem, free)
+    assert isinstance(solver, free_inverse.FreeInverse)
     side = np.where(free, 0.0, np.sign(rng.normal(size=14)))
     builds = []
     monkeypatch.setattr(
@@ -249,7 +249,7 @@ def test_the_inverse_follows_the_free_labels(monkeypatch, intercept, refresh, ma
         if not free.any():
             continue
         targets, fixed = rng.normal(size=14), side / problem.mu
-        v, fitted, b = solver.respond(targets, fixed, total=0.3)
+        v, fitted, b = solver.solve(targets, fixed, total=0.3)
         rhs = (targets - problem.gram.matrix @ fixed)[free]
         border = int(intercept)
         x = bordered_inverse(problem, free) @ np.append([0.3 - fixed.sum()] * border, rhs)
@@ -257,7 +257,7 @@ def test_the_inverse_follows_the_free_labels(monkeypatch, intercept, refresh, ma
         np.testing.assert_array_equal(v[~free], fixed[~free])
         np.testing.assert_allclose(fitted, problem.gram.matrix @ v, atol=1e-8)
         assert b == pytest.approx(x[0] if intercept else 0.0, abs=1e-8)
-        plain = solver.respond(targets, np.zeros(14), total=0.0)[0]
+        plain = solver.solve(targets, np.zeros(14), total=0.0)[0]
         x = bordered_inverse(problem, free) @ np.append([0.0] * border, targets[free])
         np.testing.assert_allclose(plain[free], x[border:], atol=1e-8 * np.max(np.abs(x)))
     # made anew after so many changes, and only then
@@ -267,23 +267,23 @@ def test_the_inverse_follows_the_free_labels(monkeypatch, intercept, refresh, ma
 def test_an_inverse_without_digits_is_made_anew(monkeypatch):
     problem = reduced(4, alpha=0.02)
     free = np.arange(16) % 2 == 0
-    solver = path_module._FreeInverse(problem, free)
+    solver = free_inverse.FreeInverse(problem, free)
     solver.inverse[:] *= -1.0  # pivots of the wrong sign
     solver.bind(2)
     free[2] = False
-    expected = path_module._FreeInverse(problem, free)
+    expected = free_inverse.FreeInverse(problem, free)
     np.testing.assert_array_equal(solver.inverse, expected.inverse)
     solver.inverse[1:, 1:] += 1e6
     solver.free(3)
     free[3] = True
     np.testing.assert_array_equal(
-        solver.inverse, path_module._FreeInverse(problem, free).inverse
+        solver.inverse, free_inverse.FreeInverse(problem, free).inverse
     )
 
 
 def test_a_product_is_formed_anew_only_where_much_has_changed(monkeypatch):
     problem = reduced(4, alpha=0.02)
-    solver = path_module._FreeInverse(problem, np.arange(16) < 8)
+    solver = free_inverse.FreeInverse(problem, np.arange(16) < 8)
     products = []
     original = problem.gram.matvec
     monkeypatch.setattr(problem.gram, "matvec", lambda v: (products.append(1), original(v))[1])
@@ -363,7 +363,7 @@ def test_a_correction_that_does_not_help_is_taken_back():
     class Wrong:
         asked = 0
 
-        def respond(self, targets, fixed, total):
+        def solve(self, targets, fixed, total):
             Wrong.asked += 1
             return np.full(16, 7.0), np.zeros(16), 5.0
 
@@ -382,7 +382,7 @@ def test_a_wrong_pattern_is_solved_anew():
     row = int(np.flatnonzero(side == 0)[0])
     walk.side[row] = 1
     walk.v[row] = walk.threshold / problem.mu[row]
-    walk.solver = path_module._solver(problem, walk.side == 0)
+    walk.solver = free_inverse.free_solver(problem, walk.side == 0)
     assert walk._correct() is False
     np.testing.assert_array_equal(walk.side, side)
     np.testing.assert_allclose(walk.v, v, rtol=1e-9)
@@ -451,14 +451,14 @@ def test_directions_are_the_derivative_of_the_path():
 
 def test_a_direction_without_digits_is_refused():
     walk = walk_to(reduced(6), 0.4)
-    exact, free = walk.solver.respond, walk.side == 0
+    exact, free = walk.solver.solve, walk.side == 0
 
     class Noisy:
         """Answers wrong by some share each time."""
 
         share, calls = 0.0, 0
 
-        def respond(self, targets, fixed, total):
+        def solve(self, targets, fixed, total):
             Noisy.calls += 1
             v, _, b = exact(targets, fixed, total)
             v = np.where(free, v * (1.0 + Noisy.share), v)
@@ -825,7 +825,7 @@ def test_solves_anew_when_labels_go_back_and_forth(monkeypatch):
 def test_refreshed_inverse(monkeypatch):
     X, y, _, _ = curve(60, 12)
     expected = huber_path(X, y, alpha=1e-4)
-    monkeypatch.setattr(path_module, "REFRESH", 3)
+    monkeypatch.setattr(free_inverse, "REFRESH", 3)
     path = huber_path(X, y, alpha=1e-4)
     np.testing.assert_allclose(path.thresholds, expected.thresholds, rtol=1e-9)
     np.testing.assert_allclose(path.dual_coef, expected.dual_coef, atol=1e-8)

@@ -5,8 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from activehuber.operators.dense import DenseGram
+from activehuber.operators.features import held_gram
 from activehuber.problem.problem import Problem
-from activehuber.problem.reduction import ExpandedView, Operator, expand_views
+from activehuber.problem.reduction import Expansion, expand_views
+from activehuber.problem.smoothing import ExpandedView
 from activehuber.solver import newton
 from activehuber.solver import polishing as recovery
 from activehuber.solver.polishing import recover
@@ -26,7 +29,7 @@ class Case:
         self.M = oracles.knn_laplacian(X, 4)[0] if graph else None
         features = np.linalg.cholesky(self.K + 1e-12 * np.eye(20)) if graph else None
         self.manifold = 1e-2 if graph else 0.0
-        part = ExpandedView(Operator(matrix=self.K), features, self.M)
+        part = ExpandedView(DenseGram(self.K), features, self.M)
         expansion = expand_views([part], alpha=ALPHA, manifold=self.manifold, agreement=0.0)
         self.reduction = expansion.reduce(ROWS, np.ones(1), intercept)
         self.weights = np.random.default_rng(seed).uniform(0.5, 2.0, 20)
@@ -170,7 +173,7 @@ class Stubborn:
     def __init__(self, answer):
         self.answer, self.asked = answer, 0
 
-    def respond_bordered(self, targets, fixed, total):
+    def solve_bordered(self, targets, fixed, total):
         self.asked += 1
         return self.answer(targets, fixed, total)
 
@@ -179,13 +182,13 @@ class Stubborn:
 def precise(monkeypatch):
     """How products with K were asked for."""
     asked = []
-    original = Operator.__call__
+    original = Expansion.values
 
     def recorded(self, w, *, precise=False):
         asked.append(precise)
         return original(self, w, precise=precise)
 
-    monkeypatch.setattr(Operator, "__call__", recorded)
+    monkeypatch.setattr(Expansion, "values", recorded)
     return asked
 
 
@@ -242,7 +245,7 @@ def test_refinement_ends_when_it_has_to():
     factor = exact.factor
 
     def half(targets, fixed, total):
-        v, image, b = factor.respond_bordered(targets, fixed, total)
+        v, image, b = factor.solve_bordered(targets, fixed, total)
         return 0.5 * v, 0.5 * image, 0.5 * b
 
     for size, rounds in ((1e-3, 5), (1e-14, 0)):
@@ -326,7 +329,7 @@ def test_refinement_carries_the_intercept_along(centred):
     if centred:
         Phi = np.random.default_rng(0).normal(size=(20, 3)) + 2.0
         case.K = Phi @ Phi.T
-        part = ExpandedView(Operator(features=Phi), Phi, None)
+        part = ExpandedView(held_gram(Phi), Phi, None)
         expansion = expand_views([part], alpha=ALPHA, manifold=0.0, agreement=0.0)
         case.reduction = expansion.reduce(ROWS, np.ones(1), True)
         case.problem = replace(case.problem, gram=case.reduction.gram)

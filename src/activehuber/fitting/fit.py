@@ -21,8 +21,7 @@ from activehuber.fitting.settings import Data, Settings
 from activehuber.fitting.target import Target
 from activehuber.fitting.task import Task
 from activehuber.numerics.linalg import cholesky_in_place, solve_lower
-from activehuber.operators.dense import DenseGram
-from activehuber.operators.features import BlockFactor, BlockGram
+from activehuber.operators.features import FeatureFactor, FeatureGram
 from activehuber.problem.problem import Problem
 from activehuber.solver import approximation as approximate
 from activehuber.solver.leave_one_out import refit_without
@@ -226,9 +225,7 @@ def reduced_gram(settings: Settings, data: Data) -> Matrix:
     """Q of shape (l, l) on the labelled rows of the first target, graph included."""
     target = Target(Task(settings, data), 0)
     gram = target.problem.gram
-    if isinstance(gram, DenseGram):
-        return gram.matrix
-    return gram.matvec(np.eye(len(gram)))
+    return gram.matvec(np.eye(len(gram))) if gram.matrix is None else gram.matrix
 
 
 def prediction_inflation(
@@ -267,8 +264,8 @@ def _inflation_in_blocks(
     """The same in the basis: q(x) = aᵀH⁻¹a, a = Ψ(x) bordered by a one."""
     target = Target(Task(settings, data), index, fitted.view_weights)
     problem, solution = _problem_again(target, fitted)
-    assert isinstance(solution.factor, BlockFactor)
-    new = BlockGram(X, None, target.reduction.features)
+    assert isinstance(solution.factor, FeatureFactor)
+    new = FeatureGram(X, None, target.reduction.features)
     variance = solution.factor.variance(new, border=settings.fit_intercept)
     usual = float(np.median(target.reduction.gram.left_out))
     variance += np.maximum(new.left_out - usual, 0.0)

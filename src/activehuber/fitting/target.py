@@ -19,12 +19,11 @@ from activehuber.kernels.kernel import STATIONARY_KERNELS
 from activehuber.labels import refinement, thresholds, widths
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.operators.dense import DenseGram, Gram, submatrix
+from activehuber.operators.dense import DenseGram, submatrix
+from activehuber.operators.protocol import Gram
 from activehuber.problem.problem import Problem
-from activehuber.problem.reduction import (
-    Reduction,
-    check_gram_matrix,
-)
+from activehuber.problem.reduction import Reduction
+from activehuber.problem.smoothing import check_gram_matrix
 from activehuber.solver.approximation import BlockReduction
 from activehuber.solver.leave_one_out import leave_one_out
 from activehuber.solver.newton import Solution, solve
@@ -92,7 +91,7 @@ class Target:
         try:
             return work()
         except BreakdownError:
-            if not isinstance(self.reduction.gram, DenseGram):
+            if self.reduction.gram.matrix is None:
                 raise _beyond_precision(self.reduction, self.settings) from None
             self._use(self.reduction.with_factored_gram(self.settings.fit_intercept))
         try:

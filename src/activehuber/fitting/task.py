@@ -16,14 +16,9 @@ from activehuber.fitting.settings import Data, Settings, ViewSettings
 from activehuber.fitting.validation import check_memory
 from activehuber.kernels.feature_maps import Basis
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.operators.dense import DenseGram, Gram
-from activehuber.problem.reduction import (
-    Expansion,
-    Reduction,
-    build_part,
-    expand_views,
-    needs_gram_matrix,
-)
+from activehuber.operators.protocol import Gram
+from activehuber.problem.reduction import Expansion, Reduction, expand_views
+from activehuber.problem.smoothing import build_part, needs_gram_matrix
 from activehuber.solver import approximation as approximate
 from activehuber.solver.approximation import Approximation, BlockExpansion, BlockReduction
 
@@ -179,8 +174,8 @@ class Task:
         key = (position.tobytes(), weights.tobytes())
         if key not in self.reductions:
             reduction = self.expansion.reduce(position, weights, self.settings.fit_intercept)
-            if isinstance(reduction.gram, DenseGram):
-                reduction = replace(reduction, gram=self._for_all_targets(reduction.gram))
+            if self.data.y.shape[1] > 1:
+                reduction = replace(reduction, gram=reduction.gram.shared())
             self.reductions = {key: reduction}
         return self.reductions[key]
 
@@ -194,12 +189,5 @@ class Task:
         if key != self.widened_for:
             self.widened, self.widened_for = {}, key
         if factor not in self.widened:
-            gram = make()
-            if isinstance(gram, DenseGram):
-                gram = self._for_all_targets(gram)
-            self.widened[factor] = gram
+            self.widened[factor] = make().shared()
         return self.widened[factor]
-
-    def _for_all_targets(self, gram: DenseGram) -> DenseGram:
-        """The same, its factors kept if there are other targets to use them."""
-        return DenseGram(gram.matrix, keep_sources=True) if self.data.y.shape[1] > 1 else gram

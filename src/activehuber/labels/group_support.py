@@ -88,7 +88,7 @@ def dropped(
     kept : ndarray of shape (l,), bool
     errors, mu, cuts : ndarray of shape (l,)
     covariance : ndarray of shape (r, r)
-        C; see `gram.Factor.between_others`.
+        C; see `operators.protocol.Factor`.
     energy : float
     border : bool
         Whether there is an intercept.

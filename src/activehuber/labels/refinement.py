@@ -20,7 +20,8 @@ from activehuber.labels.thresholds import Ground, RowScales
 from activehuber.labels.widths import Wider
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.operators.dense import DenseGram, HeadTail, Shifted, Source
+from activehuber.operators.dense import DenseGram, HeadTail, Shifted
+from activehuber.operators.protocol import Source
 from activehuber.problem.problem import Problem
 from activehuber.solver import newton
 from activehuber.solver.leave_one_out import (
@@ -681,7 +682,7 @@ class _AdaptiveSearch:
         return reinstatement.dropped(
             kept,
             candidate.loo.residuals,
-            self.source.factor(kept).between_others(border=border),
+            self.source.factor(kept).schur_complement(border=border),
             self.mu,
             self._cuts(candidate.loo, scales, sigma),
             self.ground,

@@ -21,7 +21,8 @@ import numpy as np
 from activehuber._typing import Mask, Vector
 from activehuber.numerics.likelihood import log_evidence
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.operators.dense import DenseGram, Gram, submatrix
+from activehuber.operators.dense import DenseGram, submatrix
+from activehuber.operators.protocol import Gram
 from activehuber.problem.problem import Problem
 from activehuber.solver.leave_one_out import units
 

@@ -53,6 +53,12 @@ def multiply(matrix: Matrix, x: Matrix) -> Matrix:
     return blas.dgemm(1.0, fortran, x.T, trans_a=int(transposed), trans_b=1)
 
 
+def wide_product(matrix: Matrix, x: np.ndarray) -> np.ndarray:
+    """matrix @ x for x of extended precision, where the machine has it, in row blocks."""
+    blocks = range(0, len(matrix), 256)
+    return np.concatenate([matrix[i : i + 256].astype(np.longdouble) @ x for i in blocks])
+
+
 def multiply_symmetric(matrix: Matrix, x: Matrix) -> Matrix:
     """matrix @ x for a C-ordered symmetric matrix: half the memory is read."""
     if x.ndim == 1:

@@ -1,23 +1,14 @@
-"""The matrix Q of the reduced problem, and solves with A = Q + diag(μ) on free rows.
+"""Q as a matrix, and solves with A = Q + diag(μ) on free rows; see `protocol`.
 
-Newton's method on the reduced problem (see `problem`) asks for one thing again and
-again: A_FF⁻¹ for the rows F that are free in the present pattern. A *gram* holds Q; a
-*source* fixes μ and gives a *factor* for any set of free rows:
-
-    DenseGram     Q as an (l, l) matrix
-      HeadTail      one Cholesky factor whose last rows are the ones likely to be bound
-      Inverse       one explicit inverse; cheap for many patterns, with leave-one-out
-      Shifted       another μ on top of an existing source, by conjugate gradients
-    LowRankGram   Q = Ψ Ψᵀ with few columns; each factor is of size rank
-
-Solvers see only `matvec`, and of `factor(free)` `respond`, `respond_bordered` and `diagonals`.
+HeadTail      one Cholesky factor whose last rows are the ones likely to be bound
+Inverse       one explicit inverse; cheap for many patterns, with leave-one-out
+Shifted       another μ on top of an existing source, by conjugate gradients
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
@@ -34,7 +25,9 @@ from activehuber.numerics.linalg import (
     solve_lower,
     subtract_cross_product,
     subtract_outer,
+    wide_product,
 )
+from activehuber.operators.protocol import Factor, Source
 
 # Up to this many rows a Cholesky factor costs less than the bookkeeping around it.
 SMALL = 256
@@ -46,146 +39,6 @@ BLOCK = 512
 COARSE_FROM = 800
 # Rows gathered at once.
 GATHER = 32
-
-
-class Factor(Protocol):
-    """A_FF⁻¹ for one set F of free rows."""
-
-    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
-        """v and Qv with (Qv)_i + μ_i v_i = target_i on free rows, v = fixed elsewhere.
-
-        All arrays have shape (l, k); `fixed` is zero on free rows.
-        """
-        ...
-
-    def respond_bordered(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows and Σ v = total."""
-        ...
-
-    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
-        """(A_FF⁻¹)_ii on free rows and Q_ii − Q_iF A_FF⁻¹ Q_Fi elsewhere.
-
-        With a border A_FF is bordered by ones, and Q_iF by a one. Returns two arrays of
-        shape (l,), each zero where the other is meant. May use up the factor: ask for it
-        last.
-        """
-        ...
-
-    def between_others(self, *, border: bool) -> Matrix:
-        """A_RR − Q_RF A_FF⁻¹ Q_FR for the r rows R that are not free, shape (r, r).
-
-        Times τ² it is their covariance given the free rows, in a Gaussian process. With a
-        border as in `diagonals`.
-        """
-        ...
-
-
-class Source(Protocol):
-    """Factors for any set of free rows at one μ."""
-
-    mu: Vector
-
-    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor: ...
-
-
-class Gram(Protocol):
-    """Q, symmetric positive semi-definite, of shape (l, l)."""
-
-    @property
-    def diagonal(self) -> Vector: ...
-
-    @property
-    def missing(self) -> Vector:
-        """Prior variance that Q leaves out of the kernel's, above the median, shape (l,)."""
-        ...
-
-    @property
-    def coarse_step(self) -> int:
-        """Every so manieth label is solved first to guess the pattern of all; 0: none is."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def matvec(self, v: Vector) -> Vector: ...
-
-    def magnitude(self, v: Vector) -> Vector:
-        """|Q||v| or a little more: the yardstick of rounding in `matvec`."""
-        ...
-
-    def mean(self, share: Vector) -> float:
-        """shareᵀ Q share, the mean of Q for shares that sum to one."""
-        ...
-
-    def subset(self, rows: np.ndarray) -> Gram: ...
-
-    def source(self, mu: Vector) -> Source: ...
-
-    def direct_source(self, mu: Vector) -> Source:
-        """A source for one pattern that also needs its diagonals."""
-        ...
-
-    def inverse_source(self, mu: Vector, *, border: bool) -> Source:
-        """A source for many patterns that each need their diagonals.
-
-        With a border only `respond_bordered` and bordered diagonals may be asked for.
-        """
-        ...
-
-
-class _Bordered(ABC):
-    """The border of ones by way of a second right-hand side, for any factor.
-
-    The response to the ones is kept: whoever has solved asks for the diagonals next.
-    """
-
-    free: Mask
-    to_ones: tuple[Vector, Vector] | None = None
-
-    @abstractmethod
-    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]: ...
-
-    @abstractmethod
-    def plain_diagonals(self) -> tuple[Vector, Vector]: ...
-
-    @abstractmethod
-    def plain_between_others(self) -> Matrix: ...
-
-    def respond_bordered(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        pair = np.stack([targets, np.ones_like(targets)], axis=1)
-        v, image = self.respond(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
-        self.to_ones = v[:, 1].copy(), image[:, 1].copy()
-        ones = float(v[:, 1].sum())
-        if not ones > 0.0:
-            raise BreakdownError("the constant cannot be told from the kernel")
-        b = (float(v[:, 0].sum()) - total) / ones
-        return v[:, 0] - b * v[:, 1], image[:, 0] - b * image[:, 1], b
-
-    def _response_to_ones(self) -> tuple[Vector, Vector]:
-        if self.to_ones is None:
-            ones = np.ones((len(self.free), 1))
-            v, images = self.respond(ones, np.zeros_like(ones))
-            self.to_ones = v[:, 0], images[:, 0]
-        return self.to_ones
-
-    def between_others(self, *, border: bool) -> Matrix:
-        if not border:
-            return self.plain_between_others()
-        u, image = self._response_to_ones()
-        missed = 1.0 - image[~self.free]
-        return self.plain_between_others() + np.outer(missed, missed / float(u.sum()))
-
-    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
-        if not border:
-            return self.plain_diagonals()
-        u, image = self._response_to_ones()
-        total = float(u.sum())
-        inverse, schur = self.plain_diagonals()
-        missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
-        return inverse - u**2 / total, schur + missed
 
 
 def submatrix(matrix: Matrix, rows: np.ndarray, columns: np.ndarray) -> Matrix:
@@ -215,11 +68,11 @@ def upper_submatrix(matrix: Matrix, rows: np.ndarray) -> Matrix:
     return out
 
 
-def absolute_product(matrix: Matrix, v: Matrix) -> Matrix:
-    """|matrix| |v| in row blocks."""
-    size = np.abs(v)
-    blocks = range(0, len(matrix), BLOCK)
-    return np.concatenate([multiply(np.abs(matrix[i : i + BLOCK]), size) for i in blocks])
+def shifted_block(matrix: Matrix, mu: Vector, rows: np.ndarray) -> Matrix:
+    """A fresh copy of A = Q + diag(μ) on the given rows, upper triangle only."""
+    block = upper_submatrix(matrix, rows)
+    block.flat[:: len(rows) + 1] += mu[rows]
+    return block
 
 
 # --- Q as a matrix ----------------------------------------------------------------------
@@ -229,11 +82,14 @@ class DenseGram:
     """Q held as a C-ordered (l, l) matrix.
 
     With `keep_sources` factors made for one μ are kept for the next caller, which pays
-    when several targets share the rows.
+    when several targets share the rows. A matrix that is `nonnegative` is its own absolute
+    value, which saves a pass.
     """
 
-    def __init__(self, matrix: Matrix, *, keep_sources: bool = False) -> None:
-        self.matrix = matrix
+    def __init__(
+        self, matrix: Matrix, *, keep_sources: bool = False, nonnegative: bool = False
+    ) -> None:
+        self.matrix, self.nonnegative = matrix, nonnegative
         self.diagonal = np.diagonal(matrix).copy()
         self.missing = np.zeros(len(matrix))
         self.kept: dict[tuple[str, bytes], Source] | None = {} if keep_sources else None
@@ -246,7 +102,9 @@ class DenseGram:
     def coarse_step(self) -> int:
         return 4 if len(self) >= COARSE_FROM else 0
 
-    def matvec(self, v: Vector) -> Vector:
+    def matvec(self, v: Vector, *, precise: bool = False) -> Vector:
+        if precise:
+            return wide_product(self.matrix, v.astype(np.longdouble)).astype(np.float64)
         return multiply_symmetric(self.matrix, v)
 
     def mean(self, share: Vector) -> float:
@@ -255,10 +113,17 @@ class DenseGram:
         return self.last_mean[1]
 
     def magnitude(self, v: Vector) -> Vector:
-        return absolute_product(self.matrix, v)
+        if self.nonnegative:
+            return multiply_symmetric(self.matrix, np.abs(v))
+        size, blocks = np.abs(v), range(0, len(self), BLOCK)
+        rows = [multiply(np.abs(self.matrix[i : i + BLOCK]), size) for i in blocks]
+        return np.concatenate(rows)
 
     def subset(self, rows: np.ndarray) -> DenseGram:
         return DenseGram(submatrix(self.matrix, rows, rows))
+
+    def shared(self) -> DenseGram:
+        return DenseGram(self.matrix, keep_sources=True)
 
     def source(self, mu: Vector) -> Source:
         return self._kept("source", mu, lambda: HeadTail(self, mu))
@@ -288,33 +153,70 @@ class DenseGram:
         bound = len(self.diagonal) * float(np.max(self.diagonal)) / float(np.min(mu))
         return bound <= WELL_CONDITIONED
 
-    def shifted_block(self, mu: Vector, rows: np.ndarray) -> Matrix:
-        """A fresh copy of A on the given rows, upper triangle only."""
-        block = upper_submatrix(self.matrix, rows)
-        block.flat[:: len(rows) + 1] += mu[rows]
-        return block
 
+class _DenseFactor(ABC):
+    """What factors of a dense Q share: all by way of A_FF⁻¹ rhs.
 
-class _DenseFactor(_Bordered):
-    """What every factor of a dense Q shares: `respond` by way of A_FF⁻¹ rhs."""
+    The border of ones is a second right-hand side, whose solution is kept: whoever has solved
+    asks for the diagonals next.
+    """
 
     gram: DenseGram
     mu: Vector
+    free: Mask
+    to_ones: tuple[Vector, Vector] | None = None
 
     @abstractmethod
-    def solve(self, rhs: Matrix) -> Matrix:
+    def solve_free(self, rhs: Matrix) -> Matrix:
         """x of shape (l, k): A_FF x_F = rhs_F on free rows, zero elsewhere."""
 
-    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
-        v = self.solve(targets - known) + fixed
+        v = self.solve_free(targets - known) + fixed
         return v, self.gram.matvec(v)
 
+    def solve_bordered(
+        self, targets: Vector, fixed: Vector, total: float
+    ) -> tuple[Vector, Vector, float]:
+        pair = np.stack([targets, np.ones_like(targets)], axis=1)
+        v, image = self.solve(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
+        self.to_ones = v[:, 1].copy(), image[:, 1].copy()
+        ones = float(v[:, 1].sum())
+        if not ones > 0.0:
+            raise BreakdownError("the constant cannot be told from the kernel")
+        b = (float(v[:, 0].sum()) - total) / ones
+        return v[:, 0] - b * v[:, 1], image[:, 0] - b * image[:, 1], b
+
+    def _solution_for_ones(self) -> tuple[Vector, Vector]:
+        if self.to_ones is None:
+            ones = np.ones((len(self.free), 1))
+            v, images = self.solve(ones, np.zeros_like(ones))
+            self.to_ones = v[:, 0], images[:, 0]
+        return self.to_ones
+
+    def schur_complement(self, *, border: bool) -> Matrix:
+        if not border:
+            return self.plain_schur_complement()
+        u, image = self._solution_for_ones()
+        missed = 1.0 - image[~self.free]
+        return self.plain_schur_complement() + np.outer(missed, missed / float(u.sum()))
+
+    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
+        if not border:
+            return self.plain_diagonals()
+        u, image = self._solution_for_ones()
+        total = float(u.sum())
+        inverse, schur = self.plain_diagonals()
+        missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
+        return inverse - u**2 / total, schur + missed
+
     def plain_diagonals(self) -> tuple[Vector, Vector]:
+        """`diagonals` without a border."""
         return Direct(self.gram, self.mu, self.free).plain_diagonals()
 
-    def plain_between_others(self) -> Matrix:
-        return Direct(self.gram, self.mu, self.free).plain_between_others()
+    def plain_schur_complement(self) -> Matrix:
+        """`schur_complement` without a border."""
+        return Direct(self.gram, self.mu, self.free).plain_schur_complement()
 
 
 class Direct(_DenseFactor):
@@ -323,20 +225,20 @@ class Direct(_DenseFactor):
     def __init__(self, gram: DenseGram, mu: Vector, free: Mask) -> None:
         self.gram, self.mu, self.free = gram, mu, free
         self.rows = np.flatnonzero(free)
-        self.lower = cholesky_in_place(gram.shifted_block(mu, self.rows))
+        self.lower = cholesky_in_place(shifted_block(gram.matrix, mu, self.rows))
 
-    def solve(self, rhs: Matrix) -> Matrix:
+    def solve_free(self, rhs: Matrix) -> Matrix:
         x = np.zeros_like(rhs)
         x[self.rows] = solve_cholesky(self.lower, rhs[self.rows])
         return x
 
-    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         others = np.flatnonzero(~self.free)
         if 4 * len(others) > len(self.free) or not self.gram.is_well_conditioned(self.mu):
-            return super().respond(targets, fixed)
+            return super().solve(targets, fixed)
         # Qv = target − μv on free rows: only the others need a product.
         known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
-        v = self.solve(targets - known) + fixed
+        v = self.solve_free(targets - known) + fixed
         image = targets - self.mu[:, None] * v
         image[others] = multiply(self.gram.matrix[others], v)
         return v, image
@@ -352,7 +254,7 @@ class Direct(_DenseFactor):
         inverse[self.rows] = inverse_diagonal_in_place(self.lower)
         return inverse, schur
 
-    def plain_between_others(self) -> Matrix:
+    def plain_schur_complement(self) -> Matrix:
         others = np.flatnonzero(~self.free)
         half = submatrix(self.gram.matrix, others, self.rows).T
         half = solve_lower(self.lower, half, overwrite=True)
@@ -403,12 +305,12 @@ class HeadTail:
         matrix = self.gram.matrix
         self.built, self.in_head = True, in_head
         self.head, self.tail = np.flatnonzero(in_head), np.flatnonzero(~in_head)
-        self.lower = cholesky_in_place(self.gram.shifted_block(self.mu, self.head))
+        self.lower = cholesky_in_place(shifted_block(self.gram.matrix, self.mu, self.head))
         # Wᵀ in Fortran order is W in C order: rows of W are gathered cheaply below.
         self.coupling = solve_lower(
             self.lower, submatrix(matrix, self.tail, self.head).T, overwrite=True
         ).T
-        self.schur = self.gram.shifted_block(self.mu, self.tail)
+        self.schur = shifted_block(self.gram.matrix, self.mu, self.tail)
         subtract_cross_product(self.schur, self.coupling)
         self.held = np.empty(0, dtype=np.intp)
         self.units = np.empty((len(self.head), 0), order="F")
@@ -455,10 +357,10 @@ class _HeadTailFactor(_DenseFactor):
             small = multiply(self.units.T, self.units) + multiply(half.T, half)
             self.small = cholesky_in_place(np.ascontiguousarray(small))
 
-    def solve(self, rhs: Matrix) -> Matrix:
-        return self.respond(rhs, np.zeros_like(rhs))[0]
+    def solve_free(self, rhs: Matrix) -> Matrix:
+        return self.solve(rhs, np.zeros_like(rhs))[0]
 
-    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         source, keep = self.source, self.keep
         half = solve_lower(source.lower, targets[source.head])
         tail = fixed[source.tail]
@@ -514,7 +416,9 @@ class Inverse:
     def __init__(self, gram: DenseGram, mu: Vector, *, border: bool) -> None:
         self.gram, self.mu = gram, mu
         every = np.arange(len(gram))
-        self.inverse = inverse_in_place(cholesky_in_place(gram.shifted_block(mu, every)))
+        self.inverse = inverse_in_place(
+            cholesky_in_place(shifted_block(gram.matrix, mu, every))
+        )
         self.last: tuple[Vector, Vector] | None = None
         if border:
             sums = multiply_symmetric(self.inverse, np.ones(len(gram)))
@@ -528,7 +432,7 @@ class Inverse:
             return Direct(self.gram, self.mu, free)
         return _InverseFactor(self, free)
 
-    def response(self, targets: Vector) -> Vector:
+    def product(self, targets: Vector) -> Vector:
         """P targets; the last one is kept, since one target meets many patterns."""
         if self.last is None or not np.array_equal(self.last[0], targets):
             self.last = targets.copy(), multiply_symmetric(self.inverse, targets)
@@ -550,7 +454,7 @@ class _InverseFactor:
         self, targets: Vector, fixed: Vector, offset: Vector | float
     ) -> tuple[Vector, Vector]:
         """v = P z + offset with v_N = `fixed`, and z = target + E_N t."""
-        v, z = self.source.response(targets) + offset, targets.copy()
+        v, z = self.source.product(targets) + offset, targets.copy()
         if len(self.others):
             t = solve_cholesky(self.lower, (fixed - v)[self.others])
             v += self._spread(t)
@@ -566,13 +470,13 @@ class _InverseFactor:
         padded[self.others] = t
         return multiply_symmetric(self.source.inverse, padded)
 
-    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         columns = zip(targets.T, fixed.T, strict=True)
         pairs = [self._solve(target, known, 0.0) for target, known in columns]
         v = np.stack([pair[0] for pair in pairs], axis=1)
         return v, np.stack([pair[1] for pair in pairs], axis=1) - self.mu[:, None] * v
 
-    def respond_bordered(
+    def solve_bordered(
         self, targets: Vector, fixed: Vector, total: float
     ) -> tuple[Vector, Vector, float]:
         source = self.source
@@ -592,7 +496,7 @@ class _InverseFactor:
         schur[self.others] = inverse_diagonal_in_place(self.lower) - self.mu[self.others]
         return inverse, schur
 
-    def between_others(self, *, border: bool) -> Matrix:
+    def schur_complement(self, *, border: bool) -> Matrix:
         del border  # it is part of the inverse
         if len(self.others) == 0:
             return np.empty((0, 0))
@@ -620,7 +524,7 @@ class _ShiftedFactor(_DenseFactor):
         self.source, self.base = source, base
         self.gram, self.mu, self.free = source.base.gram, source.mu, free
 
-    def solve(self, rhs: Matrix) -> Matrix:
+    def solve_free(self, rhs: Matrix) -> Matrix:
         """Conjugate gradients on each column, all columns in step."""
         free, mu = self.free[:, None], self.mu[:, None]
         b = np.where(free, rhs, 0.0)
@@ -632,7 +536,7 @@ class _ShiftedFactor(_DenseFactor):
         for step in range(self.MOST_STEPS):
             if np.all(np.linalg.norm(residual, axis=0) <= aim):
                 break
-            preconditioned = self.base.solve(residual)
+            preconditioned = self.base.solve_free(residual)
             new_energy = np.einsum("ij,ij->j", residual, preconditioned)
             direction = preconditioned + (
                 0.0 if step == 0 else direction * _ratio(new_energy, energy)
@@ -653,92 +557,14 @@ class _ShiftedFactor(_DenseFactor):
         """The last solution, corrected once by the preconditioner."""
         last = self.source.last
         if last is None or last.shape != b.shape:
-            return self.base.solve(b)
+            return self.base.solve_free(b)
         free = self.free[:, None]
         x = np.where(free, last, 0.0)
         left = np.where(free, b - self.gram.matvec(x) - self.mu[:, None] * x, 0.0)
-        return x + self.base.solve(left)
+        return x + self.base.solve_free(left)
 
 
 def _ratio(numerator: Vector, denominator: Vector) -> Vector:
     return np.divide(
         numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0.0
     )
-
-
-# --- Q of low rank ----------------------------------------------------------------------
-
-
-class LowRankGram:
-    """Q = Ψ Ψᵀ with Ψ of shape (l, r), r well below l; nothing of size l² is formed."""
-
-    coarse_step = 0  # products are cheap: the pattern of all labels is found at once
-
-    def __init__(self, features: Matrix) -> None:
-        self.features = features
-        self.missing = np.zeros(len(features))
-        self.diagonal = np.einsum("ij,ij->i", features, features)
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    def matvec(self, v: Vector) -> Vector:
-        return multiply(self.features, multiply(self.features.T, v))
-
-    def mean(self, share: Vector) -> float:
-        middle = multiply(self.features.T, share)
-        return float(middle @ middle)
-
-    def magnitude(self, v: Vector) -> Vector:
-        absolute = np.abs(self.features)
-        return multiply(absolute, multiply(absolute.T, np.abs(v)))
-
-    def subset(self, rows: np.ndarray) -> LowRankGram:
-        return LowRankGram(self.features[rows])
-
-    def source(self, mu: Vector) -> _LowRankSource:
-        return _LowRankSource(self, mu)
-
-    direct_source = source
-
-    def inverse_source(self, mu: Vector, *, border: bool) -> _LowRankSource:
-        del border
-        return self.source(mu)
-
-
-class _LowRankSource:
-    def __init__(self, gram: LowRankGram, mu: Vector) -> None:
-        self.gram, self.mu = gram, mu
-
-    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
-        del likely_bound
-        return _LowRankFactor(self.gram, self.mu, free)
-
-
-class _LowRankFactor(_Bordered):
-    """H = I + Ψ_Fᵀ D Ψ_F with D = diag(1/μ), of the size of the rank."""
-
-    def __init__(self, gram: LowRankGram, mu: Vector, free: Mask) -> None:
-        self.gram, self.free, self.mu = gram, free, mu
-        self.weight = np.where(free, 1.0 / mu, 0.0)
-        psi = gram.features
-        hessian = multiply(psi.T, self.weight[:, None] * psi).copy(order="C")
-        hessian.flat[:: len(hessian) + 1] += 1.0
-        self.lower = cholesky_in_place(hessian)
-
-    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
-        """By the primal unknowns θ = Ψᵀv, which do not cancel however small μ is."""
-        psi = self.gram.features
-        pulls = multiply(psi.T, self.weight[:, None] * targets + fixed)
-        fitted = multiply(psi, solve_cholesky(self.lower, pulls))
-        return self.weight[:, None] * (targets - fitted) + fixed, fitted
-
-    def plain_diagonals(self) -> tuple[Vector, Vector]:
-        half = solve_lower(self.lower, self.gram.features.T)
-        variance = np.einsum("ij,ij->j", half, half)
-        inverse = self.weight * (1.0 - self.weight * variance)
-        return inverse, np.where(self.free, 0.0, variance)
-
-    def plain_between_others(self) -> Matrix:
-        half = solve_lower(self.lower, self.gram.features[~self.free].T)
-        return half.T @ half + np.diag(self.mu[~self.free])

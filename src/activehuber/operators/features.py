@@ -1,4 +1,4 @@
-"""Q = Ψ Ψᵀ with features Ψ that need not be held: every product is a pass over blocks of rows.
+"""Q = Ψ Ψᵀ by features Ψ: every product is a pass over rows, held in one block or streamed.
 
 Ψ(x) = [c¹Φ¹(x) … c^mΦ^m(x)] C⁻ᵀ, Φ^α the features of a view (`basis`) and C Cᵀ the penalty on
 their coefficients beside the norm (graph and agreement; the identity without). With F the free
@@ -11,7 +11,10 @@ whose matrix is a sum over rows: from one pattern to the next only rows that fli
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from activehuber.data.rows import (
     ArrayRows,
     Rows,
     Sums,
+    Work,
     automatic_block_size,
     few_blas_threads,
 )
@@ -31,6 +35,7 @@ from activehuber.numerics.linalg import (
     cholesky_in_place,
     solve_cholesky,
     solve_lower,
+    wide_product,
 )
 
 # Sums are mended while no more than this share of their rows flips, else made anew.
@@ -61,8 +66,17 @@ class FeatureMap:
     weights: Vector
     mixing: Matrix | None = None
 
-    def features(self, raw: Matrix) -> Matrix:
-        """Ψ from κ, shape (n, p)."""
+    @cached_property
+    def is_identity(self) -> bool:
+        """Whether Ψ = κ."""
+        plain = all(function.whitening is None for function in self.basis.functions)
+        return plain and self.mixing is None and bool(np.all(self.weights == 1.0))
+
+    def __call__(self, X: Matrix) -> Matrix:
+        """Ψ at every row, shape (n, p); not to be written into."""
+        raw = self.basis(X)
+        if self.is_identity:
+            return raw
         views = [
             view if c == 1.0 else c * view
             for c, view in zip(self.weights, self.basis.whitened(raw), strict=True)
@@ -73,21 +87,25 @@ class FeatureMap:
     def to_functions(self, theta: Matrix) -> Matrix:
         """a with Ψ θ = κ a, shapes (p,) or (p, k)."""
         mixed = theta if self.mixing is None else self.mixing @ theta
-        out = np.array(mixed, dtype=np.float64)
-        parts = zip(self.weights, self.basis.places, self.basis.functions, strict=True)
-        for c, place, function in parts:
-            own = c * out[place]
-            out[place] = own if function.whitening is None else function.whitening @ own
-        return out
+        return self._whiten(mixed, transposed=False)
 
     def from_functions(self, moments: Matrix) -> Matrix:
         """Ψᵀu from κᵀu, shapes (p,) or (p, k)."""
-        out = np.array(moments, dtype=np.float64)
+        out = self._whiten(moments, transposed=True)
+        return out if self.mixing is None else self.mixing.T @ out
+
+    def _whiten(self, values: Matrix, *, transposed: bool) -> Matrix:
+        """c^α W^α, or its transpose, times the part of each view."""
+        if self.is_identity:
+            return values
+        out = np.array(values, dtype=np.float64)
         parts = zip(self.weights, self.basis.places, self.basis.functions, strict=True)
         for c, place, function in parts:
-            own = c * out[place]
-            out[place] = own if function.whitening is None else function.whitening.T @ own
-        return out if self.mixing is None else self.mixing.T @ out
+            own, W = c * out[place], function.whitening
+            if W is not None:
+                own = (W.T if transposed else W) @ own
+            out[place] = own
+        return out
 
 
 def as_given(psi: Matrix) -> FeatureMap:
@@ -95,12 +113,25 @@ def as_given(psi: Matrix) -> FeatureMap:
     return FeatureMap(Basis((None,), (Given(psi.shape[1]),)), np.ones(1))
 
 
+class OneBlock(ArrayRows):
+    """Rows worked on all at once where they are: of few a thread is not worth its start."""
+
+    def run(
+        self,
+        work: Work,
+        shared: tuple[Any, ...] = (),
+        columns: Sequence[np.ndarray] = (),
+        chosen: np.ndarray | None = None,
+    ) -> tuple[np.ndarray | None, Sums]:
+        return work(self.X if chosen is None else self.X[chosen], *shared, *columns)
+
+
 # --- work on one block ------------------------------------------------------------------
 
 
 def features_of(X: Matrix, features: FeatureMap) -> tuple[np.ndarray, Sums]:
     """Ψ of every row."""
-    return features.features(features.basis(X)), ()
+    return features(X), ()
 
 
 def project(X: Matrix, basis: Basis, coefficients: Matrix) -> tuple[np.ndarray, Sums]:
@@ -132,7 +163,7 @@ def gram_sums(X: Matrix, features: FeatureMap, weights: Vector) -> tuple[None, S
     used = weights != 0.0
     if not np.all(used):
         X, weights = X[used], weights[used]
-    psi = features.features(features.basis(X))
+    psi = features(X)
     mean = psi.T @ weights
     if len(weights) and weights[0] > 0.0 and np.all(weights == weights[0]):
         return None, (weights[0] * (psi.T @ psi), mean)
@@ -170,7 +201,7 @@ def prior_diagonal(X: Matrix, features: FeatureMap) -> tuple[np.ndarray, Sums]:
 def missing_diagonal(X: Matrix, features: FeatureMap) -> tuple[np.ndarray, Sums]:
     """K(x, x) − |Ψ(x)|² on every row: what landmarks leave out of the prior variance."""
     prior, _ = prior_diagonal(X, features)
-    psi = features.features(features.basis(X))
+    psi = features(X)
     return np.maximum(prior - np.einsum("ij,ij->i", psi, psi), 0.0), ()
 
 
@@ -199,7 +230,7 @@ class _Held:
     mean: Vector
 
 
-class BlockGram:
+class FeatureGram:
     """Q on the labelled rows.
 
     Parameters
@@ -210,12 +241,21 @@ class BlockGram:
     features : FeatureMap
         Of `rows`. Features of at most HELD_BYTES of rows in reach are made once and then are
         the rows, and this map the identity.
+
+    Attributes
+    ----------
+    in_one_block : bool
+        Whether passes are cheap: sums are then made anew each time, to the last digit, and the
+        pattern of all labels is found at once.
     """
+
+    matrix = None
 
     def __init__(self, rows: Rows, numbers: np.ndarray | None, features: FeatureMap) -> None:
         whole = numbers is not None and len(numbers) == len(rows)
         self.rows, self.numbers = rows, None if whole else numbers
         self.features = features
+        self.in_one_block = isinstance(rows, OneBlock)
         self._left_out: Vector | None = None
         if rows.local and 8 * len(self) * features.basis.width <= HELD_BYTES:
             self._hold()
@@ -223,7 +263,7 @@ class BlockGram:
         self._diagonal: Vector | None = None
         self._held: _Held | None = None
         self._pulled: tuple[Vector, Vector] | None = None
-        self._subset: tuple[np.ndarray, BlockGram] | None = None
+        self._subset: tuple[np.ndarray, FeatureGram] | None = None
 
     def _hold(self) -> None:
         """Make the features once and take them for the rows."""
@@ -269,6 +309,8 @@ class BlockGram:
 
     @property
     def coarse_step(self) -> int:
+        if self.in_one_block:
+            return 0
         step = len(self) // max(COARSE_LABELS, COARSE_ROWS_A_FUNCTION * self.basis.width)
         return step if step >= 2 else 0
 
@@ -284,11 +326,17 @@ class BlockGram:
             _, (image,) = self._run_some(moments, (self.basis,), u, chosen)
         return self.features.from_functions(image)
 
-    def matvec(self, v: Vector) -> Vector:
-        return self.project(self.pull_of(v))
+    def matvec(self, v: Vector, *, precise: bool = False) -> Vector:
+        if not precise:
+            return self.project(self.pull_of(v))
+        assert isinstance(self.rows, OneBlock), "streamed features have the precision they have"
+        psi, wide = self.rows.X, v.astype(np.longdouble)
+        return wide_product(psi, psi.T.astype(np.longdouble) @ wide).astype(np.float64)
 
     def pull_of(self, u: Vector) -> Vector:
         """Ψᵀu, touching only the rows on which u differs from the last one asked for."""
+        if self.in_one_block:
+            return self.pull(u)
         if self._pulled is None:
             changed, image = np.flatnonzero(u), np.zeros(self.basis.width)
         else:
@@ -312,12 +360,14 @@ class BlockGram:
         back = self.features.to_functions(self.features.from_functions(image))
         return self._values(absolute_projection, (self.basis, back))
 
-    def subset(self, rows: np.ndarray) -> BlockGram:
+    def subset(self, rows: np.ndarray) -> FeatureGram:
         """Q on some of the labelled rows, whose features are held; the last one is kept."""
+        if self.in_one_block:
+            return held_gram(self.rows.take(rows))
         if self._subset is None or not np.array_equal(self._subset[0], rows):
             numbers = rows if self.numbers is None else self.numbers[rows]
             size = automatic_block_size(self.basis.width)
-            held = BlockGram(ArrayRows(self.rows.take(numbers), size), None, self.features)
+            held = FeatureGram(ArrayRows(self.rows.take(numbers), size), None, self.features)
             held._hold()
             self._subset = rows.copy(), held
         return self._subset[1]
@@ -328,18 +378,24 @@ class BlockGram:
         assert values is not None
         return values
 
-    def source(self, mu: Vector) -> BlockSource:
-        return BlockSource(self, mu)
+    def shared(self) -> FeatureGram:
+        return self  # what two targets have in common, the sums, it keeps anyway
+
+    def source(self, mu: Vector) -> FeatureSource:
+        return FeatureSource(self, mu)
 
     direct_source = source
 
-    def inverse_source(self, mu: Vector, *, border: bool) -> BlockSource:
+    def inverse_source(self, mu: Vector, *, border: bool) -> FeatureSource:
         del border
         return self.source(mu)
 
     def sums(self, free: Mask, omega: Vector) -> tuple[Matrix, Vector]:
         """Ψᵀ diag(ω) Ψ and Ψᵀω over the free rows; do not write into them."""
         held = self._held
+        if self.in_one_block:
+            chosen = np.flatnonzero(free)
+            return self._gram_sums(chosen, omega[chosen])
         if held is None or not np.allclose(omega, held.omega, rtol=1e-13, atol=0.0):
             return self._sum_anew(free, omega)
         flipped = np.flatnonzero(free != held.free)
@@ -363,6 +419,10 @@ class BlockGram:
         _, (matrix, mean) = self._run_some(gram_sums, (self.features,), weights, chosen)
         return matrix, mean
 
+    def few_threads(self) -> Any:
+        """A context for algebra of the size of the features."""
+        return nullcontext() if self.in_one_block else few_blas_threads(self.basis.width)
+
     def _run_some(self, work, shared, values: Vector, chosen: np.ndarray) -> Any:
         """A pass over some labelled rows; of many of them zeros make a pass over all."""
         if 2 * len(chosen) < len(self):
@@ -383,25 +443,30 @@ class BlockGram:
         return self.numbers[chosen]
 
 
-class BlockSource:
-    """Factors for any pattern at one μ; see `gram.Source`."""
+def held_gram(psi: Matrix) -> FeatureGram:
+    """Q = Ψ Ψᵀ for a few features of shape (l, p), in one block."""
+    return FeatureGram(OneBlock(psi), None, as_given(psi))
 
-    def __init__(self, gram: BlockGram, mu: Vector) -> None:
+
+class FeatureSource:
+    """Factors for any pattern at one μ; see `protocol`."""
+
+    def __init__(self, gram: FeatureGram, mu: Vector) -> None:
         self.gram, self.mu = gram, mu
         self.unit = float(np.max(mu))
 
-    def factor(self, free: Mask, likely_bound: Mask | None = None) -> BlockFactor:
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> FeatureFactor:
         del likely_bound
         matrix, mean = self.gram.sums(free, self.unit / self.mu)
         hessian = matrix / self.unit
         hessian.flat[:: len(hessian) + 1] += 1.0
-        with few_blas_threads(len(hessian)):
+        with self.gram.few_threads():
             lower = cholesky_in_place(hessian)
-        return BlockFactor(self.gram, self.mu, self.unit, free, lower, mean / self.unit)
+        return FeatureFactor(self, free, lower, mean / self.unit)
 
 
-class BlockFactor:
-    """H = I + Ψ_Fᵀ diag(1/μ_F) Ψ_F factored, bordered by m = Ψ_Fᵀ(1/μ_F); see `gram.Factor`.
+class FeatureFactor:
+    """H = I + Ψ_Fᵀ diag(1/μ_F) Ψ_F factored, bordered by m = Ψ_Fᵀ(1/μ_F); see `protocol`.
 
     Attributes
     ----------
@@ -411,22 +476,15 @@ class BlockFactor:
         m.
     """
 
-    def __init__(
-        self,
-        gram: BlockGram,
-        mu: Vector,
-        unit: float,
-        free: Mask,
-        lower: Matrix,
-        mean: Vector,
-    ) -> None:
-        self.gram, self.unit, self.free, self.lower, self.mean = gram, unit, free, lower, mean
-        self.mu = mu
-        self.weight = np.where(free, 1.0 / mu, 0.0)
+    def __init__(self, source: FeatureSource, free: Mask, lower: Matrix, mean: Vector) -> None:
+        self.gram, self.mu, self.unit = source.gram, source.mu, source.unit
+        self.free, self.lower, self.mean = free, lower, mean
+        self.weight = np.where(free, 1.0 / self.mu, 0.0)
         self.total = float(self.weight.sum())
         self.last: tuple[Vector, Vector] | None = None  # θ and v of the last answer
+        self.of_ones: tuple[Vector, float] | None = None
 
-    def respond(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         columns = [
             self._answer(target, kept, None)[:2]
             for target, kept in zip(targets.T, fixed.T, strict=True)
@@ -434,7 +492,7 @@ class BlockFactor:
         v, fitted = (np.stack(each, axis=1) for each in zip(*columns, strict=True))
         return v, fitted
 
-    def respond_bordered(
+    def solve_bordered(
         self, targets: Vector, fixed: Vector, total: float
     ) -> tuple[Vector, Vector, float]:
         return self._answer(targets, fixed, total)
@@ -445,13 +503,13 @@ class BlockFactor:
         """By the primal unknowns θ, which do not cancel however small μ is."""
         u = self.weight * targets + fixed
         pull = self.gram.pull_of(self.unit * u) / self.unit
-        theta, b = self.solve(pull, None if total is None else float(u.sum()) - total)
+        theta, b = self.solve_primal(pull, None if total is None else float(u.sum()) - total)
         fitted = self.gram.project(theta)
         v = self.weight * (targets - b - fitted) + fixed
         self.last = theta, v
         return v, fitted, b
 
-    def solve(self, pull: Vector, constant: float | None) -> tuple[Vector, float]:
+    def solve_primal(self, pull: Vector, constant: float | None) -> tuple[Vector, float]:
         """θ and b with Hθ + mb = pull and mᵀθ + b Σ1/μ = constant; b = 0 if that is None."""
         theta = solve_cholesky(self.lower, pull)
         if constant is None:
@@ -461,18 +519,20 @@ class BlockFactor:
         return theta - b * to_ones, b
 
     def _ones(self) -> tuple[Vector, float]:
-        to_ones = solve_cholesky(self.lower, self.mean)
-        left = self.total - float(self.mean @ to_ones)
-        if not left > 0.0:
-            raise BreakdownError("the constant cannot be told from the features")
-        return to_ones, left
+        if self.of_ones is None:
+            to_ones = solve_cholesky(self.lower, self.mean)
+            left = self.total - float(self.mean @ to_ones)
+            if not left > 0.0:
+                raise BreakdownError("the constant cannot be told from the features")
+            self.of_ones = to_ones, left
+        return self.of_ones
 
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         variance = self.variance(self.gram, border=border)
         inverse = self.weight * (1.0 - self.weight * variance)
         return inverse, np.where(self.free, 0.0, variance)
 
-    def between_others(self, *, border: bool) -> Matrix:
+    def schur_complement(self, *, border: bool) -> Matrix:
         others = np.flatnonzero(~self.free)
         if len(others) == 0:
             return np.empty((0, 0))
@@ -485,9 +545,9 @@ class BlockFactor:
         missed = 1.0 - psi @ to_ones
         return out + np.outer(missed, missed / left)
 
-    def variance(self, gram: BlockGram, *, border: bool) -> Vector:
+    def variance(self, gram: FeatureGram, *, border: bool) -> Vector:
         """aᵀ H⁻¹ a on the rows of a Gram matrix of the same features, a = Ψ(x) or (Ψ(x), 1)."""
-        with few_blas_threads(len(self.lower)):
+        with gram.few_threads():
             half = solve_lower(self.lower, np.eye(len(self.lower)), transposed=True)
             matrix = gram.features.to_functions(half)
         edge, scale = None, 0.0

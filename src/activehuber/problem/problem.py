@@ -22,7 +22,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.loss import huber
-from activehuber.operators.dense import Gram
+from activehuber.operators.protocol import Factor, Gram
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -100,6 +100,18 @@ class Problem:
         values, weights = (self.y - fitted)[self.active], self.weights[self.active]
         b = huber.location(values, weights, threshold)
         return huber.middle_of_plateau(values, weights, threshold, b)
+
+    def solve_with(
+        self, factor: Factor, targets: Vector, fixed: Vector, total: float = 0.0
+    ) -> tuple[Vector, Vector, float]:
+        """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows and Σ v = total.
+
+        Rows that are not free keep v = `fixed`. Without an intercept b = 0 and Σ v is free.
+        """
+        if not self.fit_intercept:
+            v, fitted = factor.solve(targets[:, None], fixed[:, None])
+            return v[:, 0], fitted[:, 0], 0.0
+        return factor.solve_bordered(targets, fixed, total)
 
 
 @dataclass(frozen=True)

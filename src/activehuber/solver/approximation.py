@@ -2,8 +2,8 @@
 
     J(θ, b) = 1/S Σ s_i H_ξ(y_i − b − Ψ_i θ) + λ |θ|² ,
 
-with the penalties of graph and agreement moved into Ψ (see `block_gram`). The labels' part of
-the mathematics (thresholds, removals, leave-one-out) is that of the exact problem, on
+with the penalties of graph and agreement moved into Ψ (see `operators.features`). The labels'
+part of the mathematics (thresholds, removals, leave-one-out) is that of the exact problem, on
 Q = ΨΨᵀ; here are what replaces the expansion over rows, and the certificate in θ.
 """
 
@@ -23,8 +23,8 @@ from activehuber.kernels.kernel import LARGEST_FEATURE, Kernel, check_widths, ga
 from activehuber.loss import huber
 from activehuber.numerics.linalg import cholesky_in_place, solve_cholesky, solve_lower
 from activehuber.operators.features import (
-    BlockFactor,
-    BlockGram,
+    FeatureFactor,
+    FeatureGram,
     FeatureMap,
     gram_sums,
     moments,
@@ -214,7 +214,7 @@ class BlockExpansion:
     def reduce(self, labelled: np.ndarray, weights: Vector, _: bool) -> BlockReduction:
         """The problem of some labelled rows at view weights c."""
         features = FeatureMap(self.basis, weights, self.mixing)
-        gram = BlockGram(self.rows, labelled, features)
+        gram = FeatureGram(self.rows, labelled, features)
         return BlockReduction(self, gram, labelled, weights, features)
 
 
@@ -223,7 +223,7 @@ class BlockReduction:
     """Q on the labelled rows at one c; see `reduction.Reduction`."""
 
     expansion: BlockExpansion
-    gram: BlockGram
+    gram: FeatureGram
     labelled: np.ndarray
     weights: Vector
     features: FeatureMap
@@ -371,7 +371,7 @@ def recover(
     """
     gram, level = reduction.gram, np.inf if least_squares else threshold
     factor = solution.factor
-    assert factor is None or isinstance(factor, BlockFactor)
+    assert factor is None or isinstance(factor, FeatureFactor)
     if factor is not None and factor.last is not None and factor.last[1] is solution.v:
         theta = factor.last[0]
     else:
@@ -382,7 +382,7 @@ def recover(
             break
         assert factor is not None
         constant = state.balance if problem.fit_intercept else None
-        step, shift = factor.solve(-state.gradient, constant)
+        step, shift = factor.solve_primal(-state.gradient, constant)
         better = _look(gram, problem, state.theta + step, state.intercept + shift, level)
         if not _size(better, factor) < 0.5 * _size(state, factor):
             state = min(state, better, key=lambda each: _size(each, factor))
@@ -400,14 +400,14 @@ def _fitted(problem: Problem, state: _State) -> Vector:
     return problem.y - state.intercept - state.residuals
 
 
-def _size(state: _State, factor: BlockFactor | None) -> float:
+def _size(state: _State, factor: FeatureFactor | None) -> float:
     """How far from the minimum a state is, in the units of θ."""
     unit = np.sqrt(factor.total) if factor is not None else 1.0
     return float(np.linalg.norm(state.gradient)) + abs(state.balance) / unit
 
 
 def _look(
-    gram: BlockGram, problem: Problem, theta: Vector, intercept: float, level: float
+    gram: FeatureGram, problem: Problem, theta: Vector, intercept: float, level: float
 ) -> _State:
     """One pass: residuals and gradient at θ and b."""
     weights = np.where(problem.active, 1.0 / problem.mu, 0.0)
@@ -421,7 +421,7 @@ def _look(
     return _State(theta, intercept, residuals, gradient, balance, loss, magnitude)
 
 
-def _mean_diagonal(gram: BlockGram, factor: BlockFactor | None) -> float:
+def _mean_diagonal(gram: FeatureGram, factor: FeatureFactor | None) -> float:
     """The mean of Q_ii over the free labels: tr(H − I) = Σ Q_ii/μ_i."""
     trace = 0.0
     if factor is not None:
@@ -431,10 +431,10 @@ def _mean_diagonal(gram: BlockGram, factor: BlockFactor | None) -> float:
 
 
 def _certificate(
-    gram: BlockGram,
+    gram: FeatureGram,
     problem: Problem,
     state: _State,
-    factor: BlockFactor | None,
+    factor: FeatureFactor | None,
     threshold: float,
     centre: float,
 ) -> Certificate:

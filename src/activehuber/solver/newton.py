@@ -15,7 +15,7 @@ import numpy as np
 from activehuber._typing import Mask, Vector
 from activehuber.loss import huber
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.operators.dense import Factor, Source
+from activehuber.operators.protocol import Factor, Source
 from activehuber.problem.problem import EPSILON, Problem
 
 # Labels beyond this share of the threshold are put where a change of state is cheap.
@@ -124,7 +124,7 @@ def solve(
 
 def _least_squares(problem: Problem, source: Source, likely: Mask | None) -> Solution:
     factor = source.factor(problem.active, likely)
-    v, fitted, b = bordered_response(problem, factor, problem.y, np.zeros_like(problem.y))
+    v, fitted, b = problem.solve_with(factor, problem.y, np.zeros_like(problem.y))
     return Solution(v, fitted, b, problem.active, 1, Status.CONVERGED, factor)
 
 
@@ -265,21 +265,8 @@ def _solve_pattern(
         b = problem.intercept_for(fitted, threshold)
         return _point(problem, fixed, fitted, b), None
     factor = source.factor(free, likely)
-    v, fitted, b = bordered_response(problem, factor, problem.y, fixed)
+    v, fitted, b = problem.solve_with(factor, problem.y, fixed)
     return _point(problem, v, fitted, b), factor
-
-
-def bordered_response(
-    problem: Problem, factor: Factor, targets: Vector, fixed: Vector, total: float = 0.0
-) -> tuple[Vector, Vector, float]:
-    """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows and Σ v = total.
-
-    Rows that are not free keep v = `fixed`. Without an intercept b = 0 and Σ v is free.
-    """
-    if not problem.fit_intercept:
-        v, fitted = factor.respond(targets[:, None], fixed[:, None])
-        return v[:, 0], fitted[:, 0], 0.0
-    return factor.respond_bordered(targets, fixed, total)
 
 
 def _continuation(

@@ -20,23 +20,16 @@ of either sign. Its ends are lines too, and the path has a breakpoint where the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
-from scipy.linalg import blas
 
-from activehuber._typing import Mask, Matrix, Vector
+from activehuber._typing import Matrix, Vector
 from activehuber.loss import huber
-from activehuber.numerics.linalg import (
-    BreakdownError,
-    cholesky_in_place,
-    inverse_in_place,
-    multiply,
-)
-from activehuber.operators.dense import DenseGram
+from activehuber.numerics.linalg import BreakdownError
 from activehuber.problem.problem import EPSILON, Problem
 from activehuber.problem.reduction import Reduction
-from activehuber.solver.newton import Solution, Status, bordered_response, solve
+from activehuber.solver.free_inverse import FreeSolver, free_solver
+from activehuber.solver.newton import Solution, Status, solve
 from activehuber.solver.polishing import recover
 
 # The default end of a path, as a share of its first threshold.
@@ -56,8 +49,6 @@ SMALL_RATE_ERROR, LARGE_RATE_ERROR = 1e-10, 1e-8
 MOST_REFINEMENTS = 4
 # Violations by the coefficients, against K itself, above which they are refined.
 LARGE_EXPANSION_ERROR = 1e-10
-# Rank-one changes after which an inverse is made anew.
-REFRESH = 200
 # Changes of one label at one threshold before the problem is solved anew.
 MOST_CHANGES = 3
 # The way down to where it is solved anew, a share of ξ; ten times more at each failure.
@@ -186,172 +177,6 @@ class ThresholdPath:
         )
 
 
-# --- solves on the free labels ----------------------------------------------------------
-
-
-class _Solver(Protocol):
-    """Solves with A_FF, bordered by ones if there is an intercept; F changes label by label."""
-
-    def free(self, row: int) -> None: ...
-
-    def bind(self, row: int) -> None: ...
-
-    def respond(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        """v, Qv and b, as `newton.bordered_response`."""
-        ...
-
-
-class _FreshFactor:
-    """A new factor for each set of free labels: for Q of low rank."""
-
-    def __init__(self, problem: Problem, free: Mask) -> None:
-        self.problem, self.now_free = problem, free.copy()
-        self.source = problem.gram.source(problem.mu)
-        self.factor = self.source.factor(self.now_free)
-
-    def free(self, row: int) -> None:
-        self._change(row, becomes_free=True)
-
-    def bind(self, row: int) -> None:
-        self._change(row, becomes_free=False)
-
-    def _change(self, row: int, *, becomes_free: bool) -> None:
-        self.now_free = self.now_free.copy()
-        self.now_free[row] = becomes_free
-        self.factor = self.source.factor(self.now_free)
-
-    def respond(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        return bordered_response(self.problem, self.factor, targets, fixed, total)
-
-
-class _FreeInverse:
-    """P, the inverse of A_FF (bordered by ones with an intercept), held explicitly.
-
-        row k joins:     u = P a_k,  τ = A_kk − a_kᵀu,   P ← P + (e_k − u)(e_k − u)ᵀ/τ
-        row k leaves:    P ← P − P_k P_kᵀ / P_kk
-
-    P has room for rows that join; rows and columns of P that stand for no row are zero, so
-    what a right-hand side holds there does not matter. The first row is the border's.
-    """
-
-    def __init__(self, problem: Problem, free: Mask) -> None:
-        assert isinstance(problem.gram, DenseGram)
-        self.problem, self.gram, self.mu = problem, problem.gram, problem.mu
-        self.border = int(problem.fit_intercept)
-        self.now_free = free.copy()
-        self.image_of, self.image = np.zeros(len(free)), np.zeros(len(free))
-        self._build()
-
-    def _build(self) -> None:
-        rows = np.flatnonzero(self.now_free)
-        self.changes, self.n_rows = 0, len(rows)
-        self.rows = np.zeros(len(rows) + REFRESH, dtype=np.intp)
-        self.rows[: len(rows)] = rows
-        self.place = {int(row): index for index, row in enumerate(rows)}
-        size = self.border + len(self.rows)
-        self.inverse = np.zeros((size, size), order="F")
-        if not len(rows):
-            return
-        inner = inverse_in_place(cholesky_in_place(self.gram.shifted_block(self.mu, rows)))
-        if self.border:
-            sums = inner.sum(axis=1)
-            total = float(sums.sum())
-            if not total > 0.0:
-                raise BreakdownError("the constant cannot be told from the kernel")
-            inner -= np.outer(sums, sums / total)
-            self.inverse[0, 0] = -1.0 / total
-            self.inverse[1 : 1 + len(rows), 0] = sums / total
-        part = slice(self.border, self.border + len(rows))
-        self.inverse[part, part] = inner
-
-    def free(self, row: int) -> None:
-        self.now_free[row] = True
-        if self._is_due():
-            return
-        if row not in self.place:
-            self.place[row] = self.n_rows
-            self.rows[self.n_rows] = row
-            self.n_rows += 1
-        where = self.border + self.place[row]
-        column = self._on_places(self.gram.matrix[row])
-        if self.border:
-            column[0] = 1.0
-        change = -self._multiply(column)
-        pivot = float(self.gram.diagonal[row] + self.mu[row] + column @ change)
-        change[where] = 1.0
-        self._add(change, pivot, 1.0)
-
-    def bind(self, row: int) -> None:
-        self.now_free[row] = False
-        if self._is_due():
-            return
-        where = self.border + self.place[row]
-        change = np.concatenate([self.inverse[where, :where], self.inverse[where:, where]])
-        if self._add(change, float(change[where]), -1.0):
-            self.inverse[where, :where] = 0.0
-            self.inverse[where:, where] = 0.0
-
-    def _is_due(self) -> bool:
-        """Make P anew every so often: rounding adds up, and room runs out."""
-        self.changes += 1
-        if self.changes < REFRESH:
-            return False
-        self._build()
-        return True
-
-    def _on_places(self, values: Vector) -> Vector:
-        """Values of the rows in the order of P, zero for the border."""
-        out = np.empty(len(self.inverse))
-        out[: self.border] = 0.0
-        np.take(values, self.rows, out=out[self.border :], mode="clip")
-        return out
-
-    def _multiply(self, x: Vector) -> Vector:
-        return blas.dsymv(1.0, self.inverse, x, lower=1)
-
-    def _add(self, x: Vector, pivot: float, sign: float) -> bool:
-        """P ← P ± x xᵀ/pivot; made anew if the pivot tells that P has lost its digits."""
-        if not pivot > 0.0:
-            self._build()
-            return False
-        blas.dsyr(sign / pivot, x, lower=1, a=self.inverse, overwrite_a=1)
-        return True
-
-    def respond(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        rhs = self._on_places(targets - self._image(fixed))
-        if self.border:
-            rhs[0] = total - float(fixed.sum())
-        solution = self._multiply(rhs)
-        v = fixed.copy()
-        v[self.rows[: self.n_rows]] += solution[self.border : self.border + self.n_rows]
-        b = float(solution[0]) if self.border else 0.0
-        return v, self.gram.matvec(v), b
-
-    def _image(self, fixed: Vector) -> Vector | float:
-        """Q `fixed`; from one event to the next it differs by one row."""
-        if not np.any(fixed):
-            return 0.0
-        changed = np.flatnonzero(fixed != self.image_of)
-        if len(changed) > 4 or self.changes == 0:
-            self.image = self.gram.matvec(fixed)
-        elif len(changed):
-            difference = (fixed - self.image_of)[changed]
-            self.image = self.image + multiply(self.gram.matrix[changed].T, difference)
-        self.image_of = fixed
-        return self.image
-
-
-def _solver(problem: Problem, free: Mask) -> _Solver:
-    dense = isinstance(problem.gram, DenseGram)
-    return _FreeInverse(problem, free) if dense else _FreshFactor(problem, free)
-
-
 # --- the walk ---------------------------------------------------------------------------
 
 
@@ -396,7 +221,7 @@ class _Walk:
         self.side = np.zeros(len(problem.y), dtype=np.int8)
         self.changes: dict[int, int] = {}
         self.hop = FIRST_HOP
-        self.solver: _Solver | None = _solver(problem, self.side == FREE)
+        self.solver: FreeSolver | None = free_solver(problem, self.side == FREE)
 
     @property
     def on_plateau(self) -> bool:
@@ -417,7 +242,7 @@ class _Walk:
     def _direction(self) -> _Direction:
         """p and β, refined while that helps: their errors misplace the next breakpoint."""
         assert self.solver is not None
-        p, image, beta = self.solver.respond(
+        p, image, beta = self.solver.solve(
             np.zeros_like(self.v), -self.side / self.mu, total=0.0
         )
         free, best = self.side == FREE, None
@@ -431,12 +256,12 @@ class _Walk:
             best, least = _Direction(p, beta, excess), worst
             if worst <= SMALL_RATE_ERROR:
                 break
-            change, response, shift = self.solver.respond(
+            change, response, shift = self.solver.solve(
                 error, np.zeros_like(p), -float(p.sum())
             )
             p, image, beta = p + change, image + response, beta + shift
         # Too near singular for an inverse; with Q factored it can be done.
-        lost = isinstance(self.problem.gram, DenseGram) and least > LARGE_RATE_ERROR
+        lost = self.problem.gram.matrix is not None and least > LARGE_RATE_ERROR
         if best is None or lost:
             raise BreakdownError("the direction of the path has no digits")
         return best
@@ -510,7 +335,7 @@ class _Walk:
                 if self.solver is not None and not leaves_plateau:
                     self.solver.free(row)
         if leaves_plateau:
-            self.solver = _solver(self.problem, self.side == FREE)
+            self.solver = free_solver(self.problem, self.side == FREE)
 
     def _bind(self, row: int) -> None:
         self.side[row] = 1 if self.v[row] > 0.0 else -1
@@ -523,7 +348,7 @@ class _Walk:
         """Newton's correction on the free labels while it helps; solve anew if it fails."""
         self._refine()
         if self.violation() > LARGE_ERROR and self.solver is not None:
-            self.solver = _solver(self.problem, self.side == FREE)
+            self.solver = free_solver(self.problem, self.side == FREE)
             self._refine()
         if self.violation() > LARGE_ERROR:
             self.solve_anew()
@@ -536,7 +361,7 @@ class _Walk:
         error, worst = self._error()
         while worst > SMALL_ERROR * self.threshold:
             before = self.v, self.fitted, self.intercept
-            change, _, shift = self.solver.respond(
+            change, _, shift = self.solver.solve(
                 error, np.zeros_like(self.v), -float(self.v.sum())
             )
             self.v, self.intercept = self.v + change, self.intercept + shift
@@ -582,7 +407,7 @@ class _Walk:
         found = solve(self.problem, self.threshold, start=start)
         self.v, self.fitted, self.intercept = found.v, found.fitted, found.intercept
         self.side = np.where(found.free, FREE, np.sign(found.v)).astype(np.int8)
-        self.solver = None if self.on_plateau else _solver(self.problem, found.free)
+        self.solver = None if self.on_plateau else free_solver(self.problem, found.free)
         self._refine()
 
 
@@ -812,5 +637,5 @@ def _values(reduction: Reduction, w: Matrix) -> Matrix:
     for index, (c, part) in enumerate(
         zip(reduction.weights, reduction.expansion.parts, strict=True)
     ):
-        out += c * part.operator(np.ascontiguousarray(w[:, :, index].T)).T
+        out += c * part.operator.matvec(np.ascontiguousarray(w[:, :, index].T)).T
     return out

@@ -9,7 +9,7 @@ import numpy as np
 from activehuber._typing import Matrix, Vector
 from activehuber.problem.problem import Certificate, Problem, certificate
 from activehuber.problem.reduction import Reduction
-from activehuber.solver.newton import Solution, bordered_response
+from activehuber.solver.newton import Solution
 
 ROUNDS = 5
 # Errors below this share of the labels (or of the threshold) are left as they are: four
@@ -177,8 +177,8 @@ def _refine(
         worst = float(np.max(np.abs(error)))
         if worst <= SMALL * scale:
             break
-        change, response, shift = bordered_response(
-            problem, solution.factor, error, zero, total=-float(v.sum())
+        change, response, shift = problem.solve_with(
+            solution.factor, error, zero, total=-float(v.sum())
         )
         new_v = v + change
         new_coefficients = coefficients + reduction.expand_change(change)

@@ -1,0 +1,114 @@
+"""What the solvers see of Q, and of A = Q + diag(μ) on free rows.
+
+Newton's method on the reduced problem (see `problem`) asks for one thing again and again:
+A_FF⁻¹ for the rows F that are free in the present pattern. A *gram* holds Q; a *source* fixes
+μ and gives a *factor* for any set of free rows. There are two grams:
+
+    dense.DenseGram       Q as an (l, l) matrix
+    features.FeatureGram  Q = Ψ Ψᵀ with few columns; each factor is of their number
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from activehuber._typing import Mask, Matrix, Vector
+
+
+class Factor(Protocol):
+    """A_FF⁻¹ for one set F of free rows."""
+
+    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        """v and Qv with (Qv)_i + μ_i v_i = target_i on free rows, v = fixed elsewhere.
+
+        All arrays have shape (l, k); `fixed` is zero on free rows.
+        """
+        ...
+
+    def solve_bordered(
+        self, targets: Vector, fixed: Vector, total: float
+    ) -> tuple[Vector, Vector, float]:
+        """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows and Σ v = total."""
+        ...
+
+    def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
+        """(A_FF⁻¹)_ii on free rows and Q_ii − Q_iF A_FF⁻¹ Q_Fi elsewhere.
+
+        With a border A_FF is bordered by ones, and Q_iF by a one. Returns two arrays of
+        shape (l,), each zero where the other is meant. May use up the factor: ask for it
+        last.
+        """
+        ...
+
+    def schur_complement(self, *, border: bool) -> Matrix:
+        """A_RR − Q_RF A_FF⁻¹ Q_FR for the r rows R that are not free, shape (r, r).
+
+        Times τ² it is their covariance given the free rows, in a Gaussian process. With a
+        border as in `diagonals`.
+        """
+        ...
+
+
+class Source(Protocol):
+    """Factors for any set of free rows at one μ."""
+
+    mu: Vector
+
+    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor: ...
+
+
+class Gram(Protocol):
+    """Q, symmetric positive semi-definite, of shape (l, l)."""
+
+    @property
+    def matrix(self) -> Matrix | None:
+        """Q where it is held as a C-ordered matrix; None where it is held by features."""
+        ...
+
+    @property
+    def diagonal(self) -> Vector: ...
+
+    @property
+    def missing(self) -> Vector:
+        """Prior variance that Q leaves out of the kernel's, above the median, shape (l,)."""
+        ...
+
+    @property
+    def coarse_step(self) -> int:
+        """Stride of the labels solved first to guess the pattern of all; 0: none are."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def matvec(self, v: Vector, *, precise: bool = False) -> Vector:
+        """Q v; `precise` sums in extended precision, where the machine has it."""
+        ...
+
+    def magnitude(self, v: Vector) -> Vector:
+        """|Q||v| or a little more: the yardstick of rounding in `matvec`."""
+        ...
+
+    def mean(self, share: Vector) -> float:
+        """shareᵀ Q share, the mean of Q for shares that sum to one."""
+        ...
+
+    def subset(self, rows: np.ndarray) -> Gram: ...
+
+    def shared(self) -> Gram:
+        """The same for several targets, which find factors made for one μ again."""
+        ...
+
+    def source(self, mu: Vector) -> Source: ...
+
+    def direct_source(self, mu: Vector) -> Source:
+        """A source for one pattern that also needs its diagonals."""
+        ...
+
+    def inverse_source(self, mu: Vector, *, border: bool) -> Source:
+        """A source for many patterns that each need their diagonals.
+
+        With a border only `solve_bordered` and bordered diagonals may be asked for.
+        """
+        ...
