@@ -7,7 +7,7 @@ from sklearn.metrics import f1_score
 from threadpoolctl import threadpool_limits
 
 from activehuber import HLRegressor
-from activehuber.labels import refinement
+from activehuber.labels import adaptive
 from tests import oracles
 
 
@@ -140,7 +140,7 @@ def test_a_bad_label_at_the_edge_does_not_speak_against_its_neighbours(monkeypat
     y[-1] = 1.0
     model = HLRegressor(gamma=1.0, alpha=1e-6)
     assert np.flatnonzero(model.fit(x[:, None], y).removed_).tolist() == [67]
-    monkeypatch.setattr(refinement, "STRICT_ROUNDS", 0)
+    monkeypatch.setattr(adaptive, "STRICT_ROUNDS", 0)
     assert np.sum(model.fit(x[:, None], y).removed_) > 4
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import cauchy
 
 from activehuber import HLRegressor
-from activehuber.labels import refinement
+from activehuber.labels import adaptive
 from activehuber.labels.group_support import dropped, evidence_gain, groups
 from activehuber.labels.thresholds import Ground
 from activehuber.operators.dense import DenseGram
@@ -125,7 +125,7 @@ def test_a_flank_comes_back_and_wrong_labels_do_not():
     y[:8] += rng.choice([-2.0, 2.0], 8)
     gram = DenseGram(oracles.gram("rbf", X, gamma=3.0))
     problem = Problem(gram, y, np.ones(120), 1e-4, True, np.ones(120, dtype=bool))
-    search = refinement._AdaptiveSearch(problem, 3.5, np.zeros(120, dtype=bool))
+    search = adaptive._AdaptiveSearch(problem, 3.5, np.zeros(120, dtype=bool))
     search.source = gram.inverse_source(problem.mu, border=True)
     kept = (np.arange(120) >= 8) & (np.arange(120) < 110)
     assert not np.any(search._inside(search._fit(kept))[110:])  # label by label none would

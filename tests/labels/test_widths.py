@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 from sklearn.metrics import f1_score
 
 from activehuber import HLRegressor, View
-from activehuber.labels import refinement, widths
+from activehuber.labels import adaptive, widths
 from activehuber.numerics.likelihood import log_evidence
 from activehuber.operators import dense as gram
 from activehuber.operators.dense import DenseGram
@@ -131,7 +131,7 @@ def test_light_labels_stay_light_where_few_of_them_decide():
 
 def test_few_labels_are_judged_at_the_width_of_the_fit(monkeypatch):
     X, y, _ = spoilt(29)
-    monkeypatch.setattr(refinement.widths, "likeliest", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(widths, "likeliest", lambda *_: pytest.fail("asked"))
     HLRegressor(**NARROW).fit(X, y)
 
 
@@ -197,7 +197,7 @@ def test_a_precomputed_matrix_without_roots_is_taken_as_it_is(monkeypatch):
     X, y, _ = spoilt()
     K = oracles.gram("linear", X / np.linalg.norm(X, axis=1)[:, None]) ** 2
     assert np.linalg.eigvalsh(np.sqrt(K))[0] < -0.1
-    monkeypatch.setattr(refinement, "_at_likeliest_width", lambda *_: pytest.fail("widened"))
+    monkeypatch.setattr(adaptive, "_at_likeliest_width", lambda *_: pytest.fail("widened"))
     HLRegressor(kernel="precomputed", alpha=1e-2).fit(K, y)
 
 

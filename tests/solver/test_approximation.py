@@ -258,7 +258,7 @@ def test_the_random_state_draws_the_landmarks():
 
 def test_searching_some_labels_first_finds_what_all_say(monkeypatch):
     """From 20,000 labels on the search starts from some; lowered here, against without."""
-    from activehuber.labels import refinement, widths
+    from activehuber.labels import adaptive, widths
     from activehuber.operators import features as block_gram
 
     monkeypatch.setattr(widths, "FACTORS", (1.0,))  # many labels are judged at that of the fit
@@ -268,7 +268,7 @@ def test_searching_some_labels_first_finds_what_all_say(monkeypatch):
     bad = rng.random(3000) < 0.1
     y[bad] += rng.choice([-3.0, 3.0], bad.sum())
     whole = HLRegressor(approximation="nystrom", n_components=50, random_state=0).fit(X, y)
-    monkeypatch.setattr(refinement, "SEARCH_LABELS", 1000)
+    monkeypatch.setattr(adaptive, "SEARCH_LABELS", 1000)
     monkeypatch.setattr(block_gram, "COARSE_LABELS", 500)
     some = HLRegressor(approximation="nystrom", n_components=50, random_state=0).fit(X, y)
     assert np.mean(some.removed_ != whole.removed_) < 2e-3

@@ -21,7 +21,7 @@ from activehuber.data.tables import TableError, first_line
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.cv import HLClassifierCV, HLRegressorCV
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.labels.refinement import DEFAULT_REMOVAL
+from activehuber.labels.adaptive import DEFAULT_REMOVAL
 from activehuber.views import View
 
 # Passes over the rows after which two thirds of the bar of a fit have gone by.

@@ -29,7 +29,7 @@ from activehuber.data.tables import TableError
 from activehuber.estimators.intervals import half_width
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.fit import reduced_gram
-from activehuber.labels.refinement import DEFAULT_REMOVAL
+from activehuber.labels.adaptive import DEFAULT_REMOVAL
 from activehuber.labels.thresholds import EFFICIENT
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.selection.criterion import ObservedLabels, fold_errors, projected_inverse

@@ -40,7 +40,7 @@ from activehuber.fitting.result import Fitted
 from activehuber.fitting.settings import Data, Settings, ViewSettings
 from activehuber.kernels.feature_maps import APPROXIMATION_NAMES, FOURIER_KERNELS, Landmarks
 from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
-from activehuber.labels.refinement import DEFAULT_REMOVAL
+from activehuber.labels.adaptive import DEFAULT_REMOVAL
 from activehuber.operators.features import project_views
 from activehuber.selection.candidates import WIDTH_KERNELS
 from activehuber.selection.tuning import check_enough_labels, choose, default_plan, settings_at

@@ -17,6 +17,7 @@ from activehuber.fitting.settings import Settings
 from activehuber.fitting.task import Task
 from activehuber.kernels.kernel import STATIONARY_KERNELS
 from activehuber.labels import refinement, thresholds, widths
+from activehuber.labels.adaptive import DEFAULT_REMOVAL, adaptive, cuts_for
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram, Gram, submatrix
@@ -142,7 +143,7 @@ class Target:
                 problem, *refinements, self.trusted, settings.max_iter, self.report
             )
         if settings.threshold == "adaptive":
-            return refinement.adaptive(
+            return adaptive(
                 problem,
                 settings.removal,
                 self.trusted,
@@ -219,8 +220,8 @@ class Target:
         """Leave-one-out residuals; noise scale and quality of the labels if not known yet."""
         loo = leave_one_out(problem, solution, residuals, problem.mu, threshold)
         if sigma is None or quality is None:
-            removal = self.settings.removal or refinement.DEFAULT_REMOVAL
-            sigma, cuts = refinement.cuts_for(problem, loo, sigma, removal)
+            removal = self.settings.removal or DEFAULT_REMOVAL
+            sigma, cuts = cuts_for(problem, loo, sigma, removal)
             quality = thresholds.quality(loo.residuals, cuts, problem.active, self.trusted)
         return LabelEvidence(
             sigma,

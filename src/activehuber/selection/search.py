@@ -22,6 +22,7 @@ import numpy as np
 
 from activehuber._typing import Matrix, Vector
 from activehuber.labels import refinement
+from activehuber.labels.adaptive import DEFAULT_REMOVAL
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.selection.candidates import Family, MovableKernel, Point
@@ -156,7 +157,7 @@ class Plan:
     move: bool = True
     move_ridge: bool = True
     relevance: bool = False
-    removals: tuple[float | None, ...] = (refinement.DEFAULT_REMOVAL, None, np.inf)
+    removals: tuple[float | None, ...] = (DEFAULT_REMOVAL, None, np.inf)
     with_graph: tuple[Callable[[Family], Family], ...] = ()
     without_graph: bool = True
     random_state: int = 0
@@ -178,7 +179,7 @@ def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> Se
         One a kernel, on all labelled rows, with one width.
     """
     finite = [r for r in plan.removals if r is not None and np.isfinite(r)]
-    mode = Mode(finite[0] if finite else refinement.DEFAULT_REMOVAL)
+    mode = Mode(finite[0] if finite else DEFAULT_REMOVAL)
     adds_up = len(families) > 1 and plan.without_graph and plan.move
     twins = _twins(families) if adds_up else {}
     trials = _look([f for f in families if f.name not in twins], labels, plan, mode)
@@ -545,7 +546,7 @@ def _best_bound(
     point: Point, Q: Matrix, labels: ObservedLabels, move_ridge: bool
 ) -> tuple[Point, Mode] | None:
     """The ridge for labels bound at a small ξ, by leave-one-out errors, and that mode."""
-    first = judge(Q, labels, point.ridge, Mode(refinement.DEFAULT_REMOVAL))
+    first = judge(Q, labels, point.ridge, Mode(DEFAULT_REMOVAL))
     if first is None:
         return None
     scale = robust_scale(first.errors[first.kept], labels.weights[first.kept])

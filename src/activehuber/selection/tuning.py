@@ -10,7 +10,7 @@ import numpy as np
 from activehuber._typing import Matrix, Vector
 from activehuber.fitting.fit import reduced_gram
 from activehuber.fitting.settings import Data, Settings
-from activehuber.labels import refinement
+from activehuber.labels.adaptive import rounded_labels
 from activehuber.numerics import robust
 from activehuber.selection.candidates import VIEWS, WIDTH_KERNELS, Family, MovableKernel, Point
 from activehuber.selection.criterion import ObservedLabels
@@ -48,7 +48,7 @@ def labels_of(data: Data, fit_intercept: bool) -> tuple[ObservedLabels, float]:
     y, weights = data.y[rows, 0], data.weights[rows]
     centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
     scale = robust.label_scale(y, weights) or 1.0
-    y = refinement.rounded_labels(y - centre, scale)
+    y = rounded_labels(y - centre, scale)
     return ObservedLabels(y, weights, data.trusted[rows, 0], fit_intercept), scale
 
 
