@@ -16,8 +16,8 @@ from activehuber.fitting.result import LabelEvidence
 from activehuber.fitting.settings import Settings
 from activehuber.fitting.task import Task
 from activehuber.kernels.kernel import STATIONARY_KERNELS
-from activehuber.labels import refinement, thresholds, widths
-from activehuber.labels.adaptive import DEFAULT_REMOVAL, adaptive, cuts_for
+from activehuber.labels import refinement, thresholds
+from activehuber.labels.adaptive import adaptive, cuts_for
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram, Gram, submatrix
@@ -150,10 +150,11 @@ class Target:
                 settings.max_iter,
                 self.report,
                 self._at_width if self._has_widths() else None,
+                settings.rule,
             )
         if isinstance(settings.threshold, str) or callable(settings.threshold):
             return refinement.by_rule(
-                problem, settings.threshold, settings.max_iter, self.report
+                problem, settings.threshold, settings.max_iter, self.report, settings.rule
             )
         return refinement.fixed(
             problem, float(settings.threshold), settings.max_iter, self.report
@@ -167,7 +168,9 @@ class Target:
             return False
         if settings.precomputed:
             gram = self.reduction.gram
-            return isinstance(gram, DenseGram) and _has_roots(gram.matrix)
+            return isinstance(gram, DenseGram) and _has_roots(
+                gram.matrix, min(settings.rule.width_factors)
+            )
         if approximation is not None and approximation.kind == "linear":
             return False
         return any(view.kernel.name in STATIONARY_KERNELS for view in settings.views)
@@ -220,8 +223,7 @@ class Target:
         """Leave-one-out residuals; noise scale and quality of the labels if not known yet."""
         loo = leave_one_out(problem, solution, residuals, problem.mu, threshold)
         if sigma is None or quality is None:
-            removal = self.settings.removal or DEFAULT_REMOVAL
-            sigma, cuts = cuts_for(problem, loo, sigma, removal)
+            sigma, cuts = cuts_for(problem, loo, sigma, self.settings.label_rule)
             quality = thresholds.quality(loo.residuals, cuts, problem.active, self.trusted)
         return LabelEvidence(
             sigma,
@@ -252,7 +254,7 @@ def _power_of_two_below(size: float) -> float:
     return float(np.ldexp(0.5, np.frexp(size)[1])) if size > 0.0 else 1.0
 
 
-def _has_roots(matrix: Matrix) -> bool:
+def _has_roots(matrix: Matrix, factor: float) -> bool:
     """Whether a Gram matrix may be one of exp(−γ·distance): its roots are those of smaller γ.
 
     If the fourth root is positive semi-definite, so is the square root, by Schur's theorem.
@@ -260,7 +262,7 @@ def _has_roots(matrix: Matrix) -> bool:
     if np.min(matrix) < 0.0 or not np.allclose(np.diagonal(matrix), 1.0, atol=1e-12):
         return False
     try:
-        check_gram_matrix(_power(matrix, min(widths.FACTORS)))
+        check_gram_matrix(_power(matrix, factor))
     except ValueError:
         return False
     return True

@@ -9,13 +9,8 @@ import numpy as np
 from activehuber._typing import Mask, Vector
 from activehuber.labels import group_support, thresholds, widths
 from activehuber.labels.group_support import Dropped
-from activehuber.labels.refinement import (
-    NOISE_FLOOR,
-    JudgedLabels,
-    Report,
-    Trace,
-    largest_residual,
-)
+from activehuber.labels.refinement import JudgedLabels, Report, Trace, largest_residual
+from activehuber.labels.rule import DEFAULT_RULE, LabelRule
 from activehuber.labels.thresholds import Ground, RowScales
 from activehuber.labels.widths import Wider
 from activehuber.numerics import robust
@@ -30,37 +25,6 @@ from activehuber.solver.leave_one_out import (
 )
 from activehuber.solver.newton import Solution, solve
 
-# Factor between the thresholds tried on the way down.
-PATH_RATIO = 0.6
-# Thresholds at most: 0.6^200 is 1e-44, more than labels may lie apart.
-PATH_STEPS = 200
-# Share of the labels that each of them binds in addition, at least.
-PATH_SHARE = 0.08
-# In a quick search a point of the path may have this share of the labels on the wrong side.
-PATH_SLACK = 0.05
-# The way down ends when fewer labels than this share are free.
-FEWEST_FREE = 0.1
-# With a quarter of the labels bound, it also ends when the score is not a tenth better.
-WORTH_GOING_ON = 0.9
-# Of the points on the way, so many become starts of the search for labels to keep.
-N_STARTS = 4
-# Labels that must go, as a share, for a search at another width to be believed.
-FOUND_SHARE = 0.01
-MOST_ROUNDS = 30
-# Binary digits behind the point of labels as they are judged, in units of their scale.
-LABEL_DIGITS = 32
-# Of more labels than this some are searched first; the rest then start from their answer.
-SEARCH_LABELS = 20_000
-# A search of all of them ends when fewer than this share changes, that of some when fewer
-# than the second: it is a start only.
-SETTLED_SHARE, ROUGHLY_SETTLED_SHARE = 1e-4, 2e-3
-# Fits of a first look at the labels.
-FIRST_ROUNDS = 2
-# Rounds in which little knowledge of a row is no excuse for its label.
-STRICT_ROUNDS = 3
-# The cut used for the search when no label is to be dropped.
-DEFAULT_REMOVAL = 3.5
-
 
 def adaptive(
     problem: Problem,
@@ -69,6 +33,7 @@ def adaptive(
     max_iter: int,
     report: Report,
     wider: Wider | None = None,
+    rule: LabelRule = DEFAULT_RULE,
 ) -> Trace:
     """A threshold from the data, without scale: see `_AdaptiveSearch`.
 
@@ -77,17 +42,17 @@ def adaptive(
     the fit is a Huber fit at 1.345 σ̂. With `wider` labels are judged at the width that they
     speak for (`widths`); the fit has its own in any case.
     """
-    spread = ground(problem).spread
+    spread = robust.label_scale(problem.y, problem.weights)
     if spread == 0.0:
         solution = solve(problem, np.inf)
         threshold = largest_residual(problem, solution)
         report(threshold, int(problem.active.sum()))
         return Trace(problem, solution, threshold, [threshold], 1, least_squares=True)
-    rounded = replace(problem, y=rounded_labels(problem.y, spread))
-    search = _searched(rounded, DEFAULT_REMOVAL if removal is None else removal, trusted, wider)
+    rounded = replace(problem, y=rounded_labels(problem.y, spread, rule))
+    search = _searched(rounded, rule.with_removal(removal), trusted, wider)
     judged, at_least = search.judged.times(spread), 0.0
     if removal is None:
-        threshold = thresholds.EFFICIENT * judged.sigma
+        threshold = rule.efficient * judged.sigma
         solution = solve(problem, threshold, max_iter=max_iter)
     else:
         problem = problem.using(judged.kept)
@@ -107,17 +72,17 @@ def adaptive(
     )
 
 
-def rounded_labels(y: Vector, scale: float) -> Vector:
-    """Labels in units of a scale, to LABEL_DIGITS binary digits.
+def rounded_labels(y: Vector, scale: float, rule: LabelRule) -> Vector:
+    """Labels in units of a scale, to some binary digits.
 
     y and 1000 y differ there by rounding alone, which must not decide what is said of them.
     """
-    step = 2.0**-LABEL_DIGITS
+    step = 2.0**-rule.label_digits
     return step * np.rint(y / scale / step) + 0.0  # there is no −0
 
 
 def _searched(
-    problem: Problem, removal: float, trusted: Mask, wider: Wider | None
+    problem: Problem, rule: LabelRule, trusted: Mask, wider: Wider | None
 ) -> _AdaptiveSearch:
     """A search that has been run, at the width that labels speak for or at that of the fit.
 
@@ -125,33 +90,34 @@ def _searched(
     kernel. So if that finds nothing, the width of the fit has the last word.
     """
     if wider is not None:
-        at_width = _at_likeliest_width(problem, removal, trusted, wider)
+        at_width = _at_likeliest_width(problem, rule, trusted, wider)
         try:
             if at_width is not problem:
-                search = _AdaptiveSearch(at_width, removal, trusted, quick=True)
-                if np.average(~search.run().kept, weights=problem.weights) >= FOUND_SHARE:
+                search = _AdaptiveSearch(at_width, rule, trusted, quick=True)
+                found = np.average(~search.run().kept, weights=problem.weights)
+                if found >= rule.found_share:
                     return search
         except BreakdownError:
             pass  # too wide for double precision
-    search = _AdaptiveSearch(problem, removal, trusted)
+    search = _AdaptiveSearch(problem, rule, trusted)
     search.run()
     return search
 
 
 def _at_likeliest_width(
-    problem: Problem, removal: float, trusted: Mask, wider: Wider
+    problem: Problem, rule: LabelRule, trusted: Mask, wider: Wider
 ) -> Problem:
     """The problem at the width that labels which are not in doubt speak for."""
     everyone = np.ones(len(problem.y), dtype=bool)
-    if is_large(problem) or units(problem.weights, everyone) < widths.FEWEST:
+    if is_large(problem, rule) or units(problem.weights, everyone) < rule.width_fewest:
         return problem
-    rows, weights = widths.some_labels(problem)
+    rows, weights = widths.some_labels(problem, rule.width_most)
     at = {
         factor: widths.on_some(problem, rows, weights, wider(factor, rows))
-        for factor in widths.FACTORS
+        for factor in rule.width_factors
     }
     try:
-        search = _AdaptiveSearch(at[min(at)], removal, trusted[rows])
+        search = _AdaptiveSearch(at[min(at)], rule, trusted[rows])
         kept = search.first_look()
     except BreakdownError:
         return problem
@@ -196,23 +162,23 @@ class _AdaptiveSearch:
     def __init__(
         self,
         problem: Problem,
-        removal: float,
+        rule: LabelRule,
         trusted: Mask,
         *,
         rough: bool = False,
         quick: bool = False,
     ) -> None:
-        self.problem, self.removal, self.trusted = problem, removal, trusted
+        self.problem, self.rule, self.trusted = problem, rule, trusted
         self.n_starts, self.slack = (
-            (1, PATH_SLACK * len(problem.y)) if quick else (N_STARTS, 0.0)
+            (1, rule.path_slack * len(problem.y)) if quick else (rule.n_starts, 0.0)
         )
-        self.is_large = is_large(problem)
+        self.is_large = is_large(problem, rule)
         # Whether a few labels may still change when the search ends.
         self.among_many = rough or self.is_large
         self.mu, self.weights = problem.mu, problem.weights
-        self.ground = ground(problem)
-        self.floor = NOISE_FLOOR * self.ground.spread
-        share = SETTLED_SHARE if self.is_large else ROUGHLY_SETTLED_SHARE
+        self.ground = ground(problem, rule)
+        self.floor = rule.noise_floor * self.ground.spread
+        share = rule.settled_share if self.is_large else rule.roughly_settled_share
         self.few = share * len(problem.y) if self.among_many else 0.0
         self.history: list[float] = []
         self.steps = 0
@@ -225,7 +191,7 @@ class _AdaptiveSearch:
         loo = self._fit(np.ones(len(self.mu), dtype=bool)).loo
         sizes = np.abs(loo.residuals) / loo.inflation
         kept = sizes <= robust.weighted_median(sizes, self.weights)
-        for _ in range(FIRST_ROUNDS):
+        for _ in range(self.rule.first_rounds):
             before, kept = kept, self._inside(self._fit(kept))
             if np.array_equal(before, kept):
                 break
@@ -278,8 +244,8 @@ class _AdaptiveSearch:
         solution = solve(self.problem, np.inf, source=self.source)
         threshold = largest_residual(self.problem, solution)
         candidates = [self._candidate(solution, np.inf)]
-        total = float(self.weights.sum())
-        for _ in range(PATH_STEPS):
+        total, rule = float(self.weights.sum()), self.rule
+        for _ in range(rule.path_steps):
             threshold = self._next_threshold(solution, threshold)
             if not threshold >= self.floor:
                 break
@@ -293,12 +259,15 @@ class _AdaptiveSearch:
             )
             self.steps += solution.n_iter
             free = float(self.weights[solution.free].sum())
-            if free < FEWEST_FREE * total or units(self.weights, solution.free) < 2.0:
+            if free < rule.fewest_free * total or units(self.weights, solution.free) < 2.0:
                 break
             self.history.append(threshold)
             best = min(candidate.score for candidate in candidates)
             candidates.append(self._candidate(solution, threshold, candidates[0].loo))
-            if free < 0.85 * total and candidates[-1].score > WORTH_GOING_ON * best:
+            if (
+                free < rule.many_free * total
+                and candidates[-1].score > rule.worth_going_on * best
+            ):
                 break
         return candidates
 
@@ -308,7 +277,7 @@ class _AdaptiveSearch:
         What their fit leaves of the other labels are leave-one-out residuals already.
         """
         some, rows = evenly_spaced(self.problem)
-        search = _AdaptiveSearch(some, self.removal, self.trusted[rows], rough=True)
+        search = _AdaptiveSearch(some, self.rule, self.trusted[rows], rough=True)
         solution = solve(some.using(search.run().kept), np.inf)
         self.history, self.steps = search.history, search.steps + solution.n_iter
         v = np.zeros_like(self.problem.y)
@@ -319,12 +288,12 @@ class _AdaptiveSearch:
         return _Candidate(loo, np.inf, np.nan)
 
     def _next_threshold(self, solution: Solution, threshold: float) -> float:
-        """Lower by PATH_RATIO, and so far that PATH_SHARE more of the labels are bound."""
+        """Lower by a factor, and so far that a share more of the labels is bound."""
         residuals = np.abs(self.problem.residuals(solution))
         bound = float(self.weights[~solution.free].sum() / self.weights.sum())
-        share = max(0.0, 1.0 - bound - PATH_SHARE)
+        share = max(0.0, 1.0 - bound - self.rule.path_share)
         level = robust.weighted_quantile(residuals, self.weights, share)
-        return min(PATH_RATIO * threshold, level)
+        return min(self.rule.path_ratio * threshold, level)
 
     def _without_excused(self, candidate: _Candidate) -> _Candidate:
         """The fit without labels that are kept only because little is known of their rows.
@@ -332,7 +301,7 @@ class _AdaptiveSearch:
         A bad label at the edge of the data passes for that reason, and may then speak against
         good neighbours until these are dropped. Left out, it meets them as they are.
         """
-        for _ in range(STRICT_ROUNDS):
+        for _ in range(self.rule.strict_rounds):
             candidate = self._fit(self._inside(candidate, excuse=False))
         return candidate
 
@@ -341,12 +310,12 @@ class _AdaptiveSearch:
 
         Of a group only those come back that lie inside their cuts once it is in use.
         """
-        for _ in range(MOST_ROUNDS):
+        for _ in range(self.rule.most_rounds):
             if np.all(kept):
                 break
             labels = self._dropped(kept, candidate)
             best, gain = None, 0.0
-            for group in group_support.best_groups(labels):
+            for group in group_support.best_groups(labels, self.rule):
                 joined = kept.copy()
                 joined[labels.rows[group]] = True
                 group = group[self._inside(self._fit(joined))[labels.rows[group]]]
@@ -363,30 +332,33 @@ class _AdaptiveSearch:
     def _dropped(self, kept: Mask, candidate: _Candidate) -> Dropped:
         """The labels that are not kept, for `group_support`."""
         scales, sigma = self._scales(candidate)
-        border = self.problem.fit_intercept
-        least = float(self.weights[kept].sum()) * self.floor**2 / float(np.mean(self.mu))
-        return group_support.dropped(
-            kept,
-            candidate.loo.residuals,
-            self.source.factor(kept).between_others(border=border),
-            self.mu,
-            self._cuts(candidate.loo, scales, sigma),
-            self.ground,
-            max(candidate.energy, least),
-            border=border,
+        rows, known, border = np.flatnonzero(~kept), self.ground, self.problem.fit_intercept
+        used = float(self.weights[kept].sum())
+        least = used * self.floor**2 / float(np.mean(self.mu))
+        return Dropped(
+            rows=rows,
+            errors=candidate.loo.residuals[rows],
+            covariance=self.source.factor(kept).between_others(border=border),
+            mu=self.mu[rows],
+            weights=self.weights[rows],
+            cuts=self._cuts(candidate.loo, scales, sigma)[rows],
+            log_bad=group_support.log_cauchy(known.y[rows] - known.centre, known.spread),
+            weight_in_use=used,
+            energy=max(candidate.energy, least),
+            lost=float(border),
         )
 
     def _scales(self, candidate: _Candidate) -> tuple[RowScales, float]:
         """The scale of every row and σ̂ of most labels."""
         if candidate.scales is None:
             loo = candidate.loo
-            rows = thresholds.row_scales(loo, self.ground)
-            sigma = thresholds.scale_of_most(loo, rows, self.weights, self.removal, self.floor)
+            rows = thresholds.row_scales(loo, self.ground, self.rule)
+            sigma = thresholds.scale_of_most(loo, rows, self.weights, self.rule, self.floor)
             candidate.scales = rows, sigma
         return candidate.scales
 
     def _cuts(self, loo: LeaveOneOut, scales: RowScales, sigma: float) -> Vector:
-        return thresholds.cuts(loo.residuals, scales.at(sigma), self.weights, self.removal)
+        return thresholds.cuts(loo.residuals, scales.at(sigma), self.weights, self.rule)
 
     def _inside(self, candidate: _Candidate, *, excuse: bool = True) -> Mask:
         """Labels to keep by the errors of a fit; without `excuse` noise alone counts."""
@@ -406,7 +378,7 @@ class _AdaptiveSearch:
         """Fit the kept labels, flag by leave-one-out, until the kept ones stay."""
         candidate = start
         seen: list[Mask] = []
-        for _ in range(MOST_ROUNDS):
+        for _ in range(self.rule.most_rounds):
             kept = self._inside(candidate)
             if any(np.array_equal(kept, earlier) for earlier in seen):
                 first = next(i for i, m in enumerate(seen) if np.array_equal(kept, m))
@@ -431,18 +403,18 @@ class _AdaptiveSearch:
 
 
 def cuts_for(
-    problem: Problem, loo: LeaveOneOut, sigma: float | None, removal: float
+    problem: Problem, loo: LeaveOneOut, sigma: float | None, rule: LabelRule
 ) -> tuple[float, Vector]:
     """σ̂ (estimated on the labels in use unless given) and the cut of every row."""
-    known = ground(problem)
+    known = ground(problem, rule)
     if sigma is None:
-        floor = NOISE_FLOOR * known.spread
+        floor = rule.noise_floor * known.spread
         sigma = thresholds.noise_scale(loo, problem.weights, problem.active, floor)
-    scales = thresholds.row_scales(loo, known).at(sigma)
-    return sigma, thresholds.cuts(loo.residuals, scales, problem.weights, removal)
+    scales = thresholds.row_scales(loo, known, rule).at(sigma)
+    return sigma, thresholds.cuts(loo.residuals, scales, problem.weights, rule)
 
 
-def ground(problem: Problem) -> Ground:
+def ground(problem: Problem, rule: LabelRule) -> Ground:
     """What the labels and the kernel say before any fit."""
     y, weights = problem.y, problem.weights
     return Ground(
@@ -450,13 +422,13 @@ def ground(problem: Problem) -> Ground:
         weights=weights,
         centre=robust.weighted_median(y, weights) if problem.fit_intercept else 0.0,
         spread=robust.label_scale(y, weights),
-        mean_variance=mean_variance(problem),
+        mean_variance=mean_variance(problem, rule),
     )
 
 
-def is_large(problem: Problem) -> bool:
+def is_large(problem: Problem, rule: LabelRule) -> bool:
     """Whether some labels are searched before all of them."""
-    return len(problem.y) > SEARCH_LABELS and problem.gram.coarse_step > 0
+    return len(problem.y) > rule.search_labels and problem.gram.coarse_step > 0
 
 
 def evenly_spaced(problem: Problem) -> tuple[Problem, np.ndarray]:
@@ -465,9 +437,9 @@ def evenly_spaced(problem: Problem) -> tuple[Problem, np.ndarray]:
     return problem.on_some(rows, problem.gram.subset(rows)), rows
 
 
-def mean_variance(problem: Problem) -> float:
+def mean_variance(problem: Problem, rule: LabelRule) -> float:
     """K̄, the mean prior variance: mean Q_ii, less the mean of Q with an intercept."""
-    if is_large(problem):
+    if is_large(problem, rule):
         problem, _ = evenly_spaced(problem)
     share = problem.weights / problem.weights.sum()
     mean = float(share @ problem.gram.diagonal)

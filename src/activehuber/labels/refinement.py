@@ -14,6 +14,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Vector
 from activehuber.labels import thresholds
+from activehuber.labels.rule import LabelRule
 from activehuber.numerics import robust
 from activehuber.operators.dense import DenseGram, HeadTail, Shifted, Source
 from activehuber.problem.problem import Problem
@@ -23,7 +24,7 @@ from activehuber.solver.newton import Solution, solve
 # (threshold, labels in use) after each refinement.
 Report = Callable[[float, int], None]
 # (residuals, weights) of the labels -> ξ.
-Rule = Callable[[Vector, Vector], float]
+ThresholdRule = Callable[[Vector, Vector], float]
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,6 @@ def fixed(problem: Problem, threshold: float, max_iter: int, report: Report) -> 
 
 # --- a rule for the threshold -----------------------------------------------------------
 
-# Labels may be this small a share of their scale apart before noise is taken to be zero.
-NOISE_FLOOR = 1e-3
 RULE_ROUNDS = 60
 # From this round on ξ is bracketed: rules may cycle, or jump over the fixed point.
 BISECT_FROM = 20
@@ -115,17 +114,19 @@ SECANT_FROM = 3
 SETTLED = 1e-9
 
 
-def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -> Trace:
+def by_rule(
+    problem: Problem, name: str | ThresholdRule, max_iter: int, report: Report, rule: LabelRule
+) -> Trace:
     """Fit at ξ, ask the rule for ξ, until they agree; nothing is dropped.
 
     Parameters
     ----------
-    rule : {"madn", "quantile", "tuning-free"} or callable
+    name : {"madn", "quantile", "tuning-free"} or callable
         A callable maps (residuals, weights) of the labels to ξ. Named rules say 0 where
-        most labels are met exactly; ξ does not fall below NOISE_FLOOR of their scale.
+        most labels are met exactly; ξ does not fall below the noise floor.
     """
     scale = robust.label_scale(problem.y, problem.weights)
-    floor = 0.0 if callable(rule) else NOISE_FLOOR * scale
+    floor = 0.0 if callable(name) else rule.noise_floor * scale
     source = problem.gram.source(problem.mu)
     solution = solve(problem, np.inf, source=source)
     history: list[float] = []
@@ -133,7 +134,7 @@ def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -
     low, high = 0.0, np.inf  # the rule asks for more at `low`, for less at `high`
     answers: list[float] = []
     for turn in range(RULE_ROUNDS):
-        asked = max(_apply(rule, problem, solution), floor)
+        asked = max(_apply(name, problem, solution, rule), floor)
         if history:
             # With several fixed points an end may fall behind the other: it is forgotten.
             if asked > history[-1]:
@@ -155,7 +156,7 @@ def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -
         report(asked, int(problem.active.sum()))
     if not history:  # labels that are all met exactly
         history = [largest_residual(problem, solution)]
-    elif rule == "tuning-free":  # its leverages used up the factor
+    elif name == "tuning-free":  # its leverages used up the factor
         solution = solve(problem, history[-1], source=source, start=solution)
     free = bool(np.array_equal(solution.free, problem.active))
     last = history[-1]
@@ -186,16 +187,18 @@ def _secant(history: list[float], answers: list[float], low: float, high: float)
     return crossing if low < crossing < high else ask_b
 
 
-def _apply(rule: str | Rule, problem: Problem, solution: Solution) -> float:
+def _apply(
+    name: str | ThresholdRule, problem: Problem, solution: Solution, rule: LabelRule
+) -> float:
     residuals = problem.residuals(solution)
-    if rule == "madn":
-        return thresholds.madn(residuals, problem.weights)
-    if rule == "quantile":
-        return thresholds.quantile(residuals, problem.weights)
-    if rule == "tuning-free":
+    if name == "madn":
+        return thresholds.madn(residuals, problem.weights, rule)
+    if name == "quantile":
+        return thresholds.quantile(residuals, problem.weights, rule)
+    if name == "tuning-free":
         return _tuning_free(problem, solution, residuals)
-    assert callable(rule)
-    value = rule(residuals.copy(), problem.weights.copy())
+    assert callable(name)
+    value = name(residuals.copy(), problem.weights.copy())
     if not isinstance(value, Real) or not float(value) > 0.0:
         raise ValueError(
             f"threshold: the callable returned {value!r}; it must return a number > 0 for "

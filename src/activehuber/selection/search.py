@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from activehuber._typing import Matrix, Vector
-from activehuber.labels import refinement
-from activehuber.labels.adaptive import DEFAULT_REMOVAL
+from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.selection.candidates import Family, MovableKernel, Point
@@ -157,7 +156,7 @@ class Plan:
     move: bool = True
     move_ridge: bool = True
     relevance: bool = False
-    removals: tuple[float | None, ...] = (DEFAULT_REMOVAL, None, np.inf)
+    removals: tuple[float | None, ...] = (DEFAULT_RULE.removal, None, np.inf)
     with_graph: tuple[Callable[[Family], Family], ...] = ()
     without_graph: bool = True
     random_state: int = 0
@@ -179,7 +178,7 @@ def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> Se
         One a kernel, on all labelled rows, with one width.
     """
     finite = [r for r in plan.removals if r is not None and np.isfinite(r)]
-    mode = Mode(finite[0] if finite else DEFAULT_REMOVAL)
+    mode = Mode(finite[0] if finite else DEFAULT_RULE.removal)
     adds_up = len(families) > 1 and plan.without_graph and plan.move
     twins = _twins(families) if adds_up else {}
     trials = _look([f for f in families if f.name not in twins], labels, plan, mode)
@@ -546,7 +545,7 @@ def _best_bound(
     point: Point, Q: Matrix, labels: ObservedLabels, move_ridge: bool
 ) -> tuple[Point, Mode] | None:
     """The ridge for labels bound at a small ξ, by leave-one-out errors, and that mode."""
-    first = judge(Q, labels, point.ridge, Mode(DEFAULT_REMOVAL))
+    first = judge(Q, labels, point.ridge, Mode(DEFAULT_RULE.removal))
     if first is None:
         return None
     scale = robust_scale(first.errors[first.kept], labels.weights[first.kept])
@@ -554,7 +553,7 @@ def _best_bound(
     if scale <= 0.0 or spread <= 0.0:
         return None
     # Without noise ξ would fall to where rounding decides which labels are bound.
-    mode = Mode(None, BIND_AT * max(scale, refinement.NOISE_FLOOR * spread))
+    mode = Mode(None, BIND_AT * max(scale, DEFAULT_RULE.noise_floor * spread))
     ridges = [mode.threshold / (pull * spread) for pull in PULLS] if move_ridge else []
     points = [replace(point, log_ridge=float(np.log(ridge))) for ridge in ridges] or [point]
     seen = []

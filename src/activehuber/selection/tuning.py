@@ -11,6 +11,7 @@ from activehuber._typing import Matrix, Vector
 from activehuber.fitting.fit import reduced_gram
 from activehuber.fitting.settings import Data, Settings
 from activehuber.labels.adaptive import rounded_labels
+from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.numerics import robust
 from activehuber.selection.candidates import VIEWS, WIDTH_KERNELS, Family, MovableKernel, Point
 from activehuber.selection.criterion import ObservedLabels
@@ -48,7 +49,7 @@ def labels_of(data: Data, fit_intercept: bool) -> tuple[ObservedLabels, float]:
     y, weights = data.y[rows, 0], data.weights[rows]
     centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
     scale = robust.label_scale(y, weights) or 1.0
-    y = rounded_labels(y - centre, scale)
+    y = rounded_labels(y - centre, scale, DEFAULT_RULE)
     return ObservedLabels(y, weights, data.trusted[rows, 0], fit_intercept), scale
 
 
