@@ -9,12 +9,14 @@ from sklearn.metrics import f1_score
 
 from activehuber import HLRegressor, View
 from activehuber.fitting.fit import fit_targets
-from activehuber.labels import adaptive, widths
+from activehuber.fitting.task import Task
+from activehuber.labels import widths
 from activehuber.labels.rule import LabelRule
 from activehuber.numerics.likelihood import log_evidence
 from activehuber.operators import dense as gram
 from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
+from activehuber.solver.wider import WiderKernels
 from tests import oracles
 
 
@@ -134,25 +136,32 @@ def test_light_labels_stay_light_where_few_of_them_decide():
     np.testing.assert_allclose(some.mu, given.mu[rows])
 
 
-def test_few_labels_are_judged_at_the_width_of_the_fit(monkeypatch):
-    X, y, _ = spoilt(29)
-    monkeypatch.setattr(widths, "likeliest", lambda *_: pytest.fail("asked"))
-    HLRegressor(**NARROW).fit(X, y)
-
-
 # --- judging at that width --------------------------------------------------------------
+
+
+def judged_by(model, **numbers):
+    """The fit of a model whose labels are judged by other numbers."""
+    settings = replace(model.result_.settings, rule=LabelRule(**numbers))
+    return fit_targets(settings, model.result_.data)[0]
 
 
 def judged_at(model, *factors):
     """The fit of a model whose labels may be judged at these widths."""
-    settings = replace(model.result_.settings, rule=LabelRule(width_factors=factors))
-    return fit_targets(settings, model.result_.data)[0]
+    return judged_by(model, width_factors=factors)
 
 
 def both(X, y, **params):
     """The model, and the fit that judges at its own width."""
     ours = HLRegressor(**params).fit(X, y)
     return ours, judged_at(ours, 1.0)
+
+
+def test_few_labels_are_judged_at_the_width_of_the_fit():
+    X, y, _ = spoilt(29)
+    model = HLRegressor(**NARROW).fit(X, y)
+    np.testing.assert_array_equal(model.label_quality_, judged_at(model, 1.0).quality)
+    asked = judged_by(model, width_fewest=29.0)
+    assert not np.allclose(model.label_quality_, asked.quality, atol=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -173,19 +182,15 @@ def test_the_fit_has_its_own_width():
     assert np.all(model.label_quality_[~kept] < 0.5)
 
 
-def test_a_function_that_needs_a_narrow_kernel_is_judged_there(monkeypatch):
+def test_a_function_that_needs_a_narrow_kernel_is_judged_there():
     """Fast waves, a right width and a large alpha: a wider kernel cannot follow them."""
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0.0, 6.0, 250))
     y = np.sin(12.0 * x) + 0.05 * rng.normal(size=250)
     y[::25] += 3.0
-    seen = []
-    asked = widths.likeliest
-    monkeypatch.setattr(
-        widths, "likeliest", lambda *given: seen.append(asked(*given)) or seen[-1]
-    )
     model = HLRegressor(gamma=50.0, alpha=1e-3).fit(x[:, None], y)
-    assert seen == [1.0]
+    np.testing.assert_array_equal(model.label_quality_, judged_at(model, 1.0).quality)
+    assert not np.allclose(model.label_quality_, judged_at(model, 0.5).quality, atol=1e-3)
     np.testing.assert_array_equal(np.flatnonzero(model.removed_), np.arange(0, 250, 25))
 
 
@@ -201,13 +206,21 @@ def test_a_precomputed_kernel_is_judged_as_its_rows_are(kernel):
     assert not np.array_equal(ours.removed_, own.removed)  # it does make a difference
 
 
-def test_a_precomputed_matrix_without_roots_is_taken_as_it_is(monkeypatch):
+def test_a_precomputed_matrix_without_roots_is_taken_as_it_is():
     """Squared cosines: ones on the diagonal, nothing negative, but |cos| is no kernel."""
     X, y, _ = spoilt()
     K = oracles.gram("linear", X / np.linalg.norm(X, axis=1)[:, None]) ** 2
     assert np.linalg.eigvalsh(np.sqrt(K))[0] < -0.1
-    monkeypatch.setattr(adaptive, "_at_likeliest_width", lambda *_: pytest.fail("widened"))
-    HLRegressor(kernel="precomputed", alpha=1e-2).fit(K, y)
+    assert not has_widths(K, y)
+    assert has_widths(oracles.gram("rbf", X, gamma=2.0), y)
+
+
+def has_widths(K, y):
+    model = HLRegressor(kernel="precomputed", alpha=1e-2).fit(K, y)
+    rows, data = np.arange(len(y)), replace(model.result_.data, X=K)
+    reduction = Task(model.result_.settings, data).reduce(rows, np.ones(1))
+    kernels = [view.kernel for view in model.result_.settings.views]
+    return WiderKernels(kernels, [None], K, rows, reduction).have_widths((1.0, 0.5))
 
 
 @pytest.mark.parametrize("views", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -184,21 +183,14 @@ class Task:
             self.reductions = {key: reduction}
         return self.reductions[key]
 
-    def at_width(
-        self, position: np.ndarray, weights: Vector, factor: float, make: Callable[[], Gram]
-    ) -> Gram:
-        """Q at another width, shared by targets as reductions are."""
+    def widened_grams(self, position: np.ndarray, weights: Vector) -> dict[float, Gram] | None:
+        """Q at other widths by factor, shared by targets as reductions are; None for one."""
         if self.data.y.shape[1] == 1:
-            return make()
+            return None
         key = (position.tobytes(), weights.tobytes())
         if key != self.widened_for:
             self.widened, self.widened_for = {}, key
-        if factor not in self.widened:
-            gram = make()
-            if isinstance(gram, DenseGram):
-                gram = self._for_all_targets(gram)
-            self.widened[factor] = gram
-        return self.widened[factor]
+        return self.widened
 
     def _for_all_targets(self, gram: DenseGram) -> DenseGram:
         """The same, its factors kept if there are other targets to use them."""

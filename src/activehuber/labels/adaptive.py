@@ -12,7 +12,6 @@ from activehuber.labels.group_support import Dropped
 from activehuber.labels.refinement import JudgedLabels, Report, Trace, largest_residual
 from activehuber.labels.rule import DEFAULT_RULE, LabelRule
 from activehuber.labels.thresholds import Ground, RowScales
-from activehuber.labels.widths import Wider
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.problem.problem import Problem
@@ -24,6 +23,7 @@ from activehuber.solver.leave_one_out import (
     units,
 )
 from activehuber.solver.newton import Solution, solve
+from activehuber.solver.wider import WiderKernels
 
 
 def adaptive(
@@ -32,7 +32,7 @@ def adaptive(
     trusted: Mask,
     max_iter: int,
     report: Report,
-    wider: Wider | None = None,
+    wider: WiderKernels | None = None,
     rule: LabelRule = DEFAULT_RULE,
 ) -> Trace:
     """A threshold from the data, without scale: see `_AdaptiveSearch`.
@@ -82,7 +82,7 @@ def rounded_labels(y: Vector, scale: float, rule: LabelRule) -> Vector:
 
 
 def _searched(
-    problem: Problem, rule: LabelRule, trusted: Mask, wider: Wider | None
+    problem: Problem, rule: LabelRule, trusted: Mask, wider: WiderKernels | None
 ) -> _AdaptiveSearch:
     """A search that has been run, at the width that labels speak for or at that of the fit.
 
@@ -105,7 +105,7 @@ def _searched(
 
 
 def _at_likeliest_width(
-    problem: Problem, rule: LabelRule, trusted: Mask, wider: Wider
+    problem: Problem, rule: LabelRule, trusted: Mask, wider: WiderKernels
 ) -> Problem:
     """The problem at the width that labels which are not in doubt speak for."""
     everyone = np.ones(len(problem.y), dtype=bool)
@@ -113,7 +113,7 @@ def _at_likeliest_width(
         return problem
     rows, weights = widths.some_labels(problem, rule.width_most)
     at = {
-        factor: widths.on_some(problem, rows, weights, wider(factor, rows))
+        factor: widths.on_some(problem, rows, weights, wider.gram(factor, rows))
         for factor in rule.width_factors
     }
     try:
@@ -122,7 +122,7 @@ def _at_likeliest_width(
     except BreakdownError:
         return problem
     factor = widths.likeliest(at, kept, search.floor)
-    return problem if factor == 1.0 else replace(problem, gram=wider(factor, None))
+    return problem if factor == 1.0 else replace(problem, gram=wider.gram(factor))
 
 
 @dataclass(eq=False)

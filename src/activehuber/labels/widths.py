@@ -13,7 +13,6 @@ Only the judgement is made there; the fit to the labels that stay has the model'
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -24,9 +23,6 @@ from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram, Gram, submatrix
 from activehuber.problem.problem import Problem
 from activehuber.solver.leave_one_out import units
-
-# (factor of γ, some labels) -> their Q; None for all labels.
-Wider = Callable[[float, np.ndarray | None], Gram]
 
 
 def some_labels(problem: Problem, most: int) -> tuple[np.ndarray, Vector]:
