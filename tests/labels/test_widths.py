@@ -20,7 +20,7 @@ from activehuber.solver.wider import WiderKernels
 from tests import oracles
 
 
-def spoilt(n=260, seed=0, share=0.25):
+def corrupted(n=260, seed=0, share=0.25):
     """A smooth function, some labels exchanged for others."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-3.0, 3.0, size=(n, 2))
@@ -93,7 +93,7 @@ def problem_of(X, y, weights=None):
 
 
 def test_the_labels_that_decide_do_not_depend_on_the_order_of_rows():
-    X, y, _ = spoilt(700)
+    X, y, _ = corrupted(700)
     y = np.round(y)  # with ties
     order = np.random.default_rng(0).permutation(700)
     rows, weights = widths.some_labels(problem_of(X, y), MOST)
@@ -104,7 +104,7 @@ def test_the_labels_that_decide_do_not_depend_on_the_order_of_rows():
 
 @pytest.mark.parametrize("n", [150, 300])
 def test_a_heavy_label_is_taken_as_its_repetitions_are(n):
-    X, y, _ = spoilt(n)
+    X, y, _ = corrupted(n)
     times = np.random.default_rng(0).integers(1, 4, n)
     again = np.repeat(np.arange(n), times)
     rows, weights = widths.some_labels(problem_of(X, y, times.astype(float)), MOST)
@@ -116,7 +116,7 @@ def test_a_heavy_label_is_taken_as_its_repetitions_are(n):
 @pytest.mark.parametrize("n", [120, 260])
 def test_a_fit_with_weights_is_that_of_repetitions(n):
     """120 labels of weight 1 to 3 are more than all that decide; 120 labels are not."""
-    X, y, _ = spoilt(n)
+    X, y, _ = corrupted(n)
     times = np.random.default_rng(0).integers(1, 4, n)
     again = np.repeat(np.arange(n), times)
     weighted = HLRegressor(**NARROW).fit(X, y, times.astype(float))
@@ -129,7 +129,7 @@ def test_a_fit_with_weights_is_that_of_repetitions(n):
 
 def test_light_labels_stay_light_where_few_of_them_decide():
     """The ridge is that of all labels, so each of them keeps its μ."""
-    X, y, _ = spoilt(700)
+    X, y, _ = corrupted(700)
     rows, weights = widths.some_labels(problem_of(X, y, np.full(700, 0.25)), MOST)
     given = problem_of(X, y, np.full(700, 0.25))
     some = widths.on_some(given, rows, weights, given.gram.subset(rows))
@@ -157,7 +157,7 @@ def both(X, y, **params):
 
 
 def test_few_labels_are_judged_at_the_width_of_the_fit():
-    X, y, _ = spoilt(29)
+    X, y, _ = corrupted(29)
     model = HLRegressor(**NARROW).fit(X, y)
     np.testing.assert_array_equal(model.label_quality_, judged_at(model, 1.0).quality)
     asked = judged_by(model, width_fewest=29.0)
@@ -166,13 +166,13 @@ def test_few_labels_are_judged_at_the_width_of_the_fit():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_wider_kernel_finds_more(seed):
-    X, y, bad = spoilt(seed=seed)
+    X, y, bad = corrupted(seed=seed)
     ours, own = both(X, y, **NARROW)
     assert f1_score(bad, ours.removed_) > f1_score(bad, own.removed) + 0.02
 
 
 def test_the_fit_has_its_own_width():
-    X, y, _ = spoilt()
+    X, y, _ = corrupted()
     model = HLRegressor(**NARROW).fit(X, y)
     kept = ~model.removed_
     plain = HLRegressor(**NARROW, threshold=np.inf).fit(X[kept], y[kept])
@@ -196,7 +196,7 @@ def test_a_function_that_needs_a_narrow_kernel_is_judged_there():
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
 def test_a_precomputed_kernel_is_judged_as_its_rows_are(kernel):
-    X, y, _ = spoilt()
+    X, y, _ = corrupted()
     params = {"gamma": 2.0, "alpha": 1e-4}
     ours, own = both(X, y, kernel=kernel, **params)
     given = oracles.gram(kernel, X, gamma=2.0)
@@ -208,7 +208,7 @@ def test_a_precomputed_kernel_is_judged_as_its_rows_are(kernel):
 
 def test_a_precomputed_matrix_without_roots_is_taken_as_it_is():
     """Squared cosines: ones on the diagonal, nothing negative, but |cos| is no kernel."""
-    X, y, _ = spoilt()
+    X, y, _ = corrupted()
     K = oracles.gram("linear", X / np.linalg.norm(X, axis=1)[:, None]) ** 2
     assert np.linalg.eigvalsh(np.sqrt(K))[0] < -0.1
     assert not has_widths(K, y)
@@ -225,7 +225,7 @@ def has_widths(K, y):
 
 @pytest.mark.parametrize("views", [False, True])
 def test_all_landmarks_judge_as_the_exact_fit_does(views):
-    X, y, _ = spoilt(150)
+    X, y, _ = corrupted(150)
     params = {"alpha": 1e-4, "gamma": 3.0}
     if views:
         own = [View([0], "rbf", gamma=6.0), View([1], "matern", gamma=6.0)]
@@ -240,8 +240,8 @@ def test_all_landmarks_judge_as_the_exact_fit_does(views):
 
 
 def test_several_targets_share_what_is_made_at_a_width(monkeypatch):
-    X, first, _ = spoilt(250, seed=0)
-    _, second, _ = spoilt(250, seed=0, share=0.15)
+    X, first, _ = corrupted(250, seed=0)
+    _, second, _ = corrupted(250, seed=0, share=0.15)
     Y = np.stack([first, second, first + X[:, 0]], axis=1)
     built = []
     make = gram.Inverse.__init__

@@ -41,8 +41,8 @@ from activehuber.fitting.settings import Data, Settings, ViewSettings
 from activehuber.kernels.feature_maps import APPROXIMATION_NAMES, FOURIER_KERNELS, Landmarks
 from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.operators.features import project_views
-from activehuber.selection.candidates import WIDTH_KERNELS
-from activehuber.selection.tuning import check_enough_labels, choose, default_plan, settings_at
+from activehuber.selection.candidates import WIDTH_KERNELS, settings_at
+from activehuber.selection.tuning import check_enough_labels, choose, default_plan
 from activehuber.solver.approximation import Approximation, ColumnMoments, column_moments
 from activehuber.views import (
     View,
