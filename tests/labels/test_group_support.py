@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import cauchy
 
 from activehuber import HLRegressor
-from activehuber.labels import refinement
-from activehuber.labels.group_support import dropped, evidence_gain, groups
-from activehuber.labels.thresholds import Ground
+from activehuber.labels import adaptive
+from activehuber.labels.group_support import Dropped, evidence_gain, groups, log_cauchy
+from activehuber.labels.rule import LabelRule
 from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
 from tests import oracles
@@ -49,10 +49,19 @@ def looked_at(X, y, kept, weights, alpha, *, intercept):
     v = np.zeros_like(y)
     v[S] = inverse @ (y[S] - b)
     errors = y - b - (A - np.diag(mu)) @ v
-    ground = Ground(y=y, weights=weights, centre=0.0, spread=1.3, mean_variance=1.0)
-    cuts = np.full(len(y), 0.3)
-    energy = float(y @ v)
-    labels = dropped(kept, errors, covariance, mu, cuts, ground, energy, border=intercept)
+    rows = np.flatnonzero(~kept)
+    labels = Dropped(
+        rows=rows,
+        errors=errors[rows],
+        covariance=covariance,
+        mu=mu[rows],
+        weights=weights[rows],
+        cuts=np.full(len(rows), 0.3),
+        log_bad=log_cauchy(y[rows], 1.3),
+        weight_in_use=float(weights[kept].sum()),
+        energy=float(y @ v),
+        lost=float(intercept),
+    )
     return labels, A
 
 
@@ -111,7 +120,7 @@ def test_groups_are_the_labels_that_come_near(rng):
                 group.append(j)
         if len(group) >= 3:
             wanted.add(tuple(sorted(group)))
-    found = {tuple(labels.rows[group].tolist()) for group in groups(labels)}
+    found = {tuple(labels.rows[group].tolist()) for group in groups(labels, LabelRule())}
     sizes = sorted(map(len, wanted), reverse=True)[:8]
     assert found and found <= wanted
     assert min(map(len, found)) >= sizes[-1]
@@ -125,7 +134,7 @@ def test_a_flank_comes_back_and_wrong_labels_do_not():
     y[:8] += rng.choice([-2.0, 2.0], 8)
     gram = DenseGram(oracles.gram("rbf", X, gamma=3.0))
     problem = Problem(gram, y, np.ones(120), 1e-4, True, np.ones(120, dtype=bool))
-    search = refinement._AdaptiveSearch(problem, 3.5, np.zeros(120, dtype=bool))
+    search = adaptive._AdaptiveSearch(problem, LabelRule(), np.zeros(120, dtype=bool))
     search.source = gram.inverse_source(problem.mu, border=True)
     kept = (np.arange(120) >= 8) & (np.arange(120) < 110)
     assert not np.any(search._inside(search._fit(kept))[110:])  # label by label none would

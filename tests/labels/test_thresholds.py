@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from activehuber import HLRegressor
 from activehuber.labels import thresholds
+from activehuber.labels.rule import LabelRule
 from activehuber.solver.leave_one_out import LeaveOneOut
 from tests import oracles
 
+RULE = LabelRule()
 RULES = ["madn", "quantile", "tuning-free"]
 GAMMA = 0.5
 
@@ -64,15 +66,15 @@ def test_row_scales_by_hand():
     # q/μ = 3, equal errors: no growth; ŷ = y − e − centre; (q + missing)/K̄ of √(s²/4 + ŷ²)
     loo = loo_of([2.0, -2.0], variance=3.0, missing=1.0)
     ground = thresholds.Ground(np.array([7.0, 4.0]), np.ones(2), 2.0, 8.0, 8.0)
-    found = thresholds.row_scales(loo, ground)
+    found = thresholds.row_scales(loo, ground, RULE)
     assert found.noise.tolist() == [2.0, 2.0]
     np.testing.assert_allclose(found.unknown, 0.5 * np.hypot(4.0, [3.0, 4.0]))
     for nothing in (0.0, -1.0):
         none = thresholds.Ground(ground.y, ground.weights, 2.0, 8.0, nothing)
-        assert thresholds.row_scales(loo, none).unknown.tolist() == [0.0, 0.0]
+        assert thresholds.row_scales(loo, none, RULE).unknown.tolist() == [0.0, 0.0]
     little = thresholds.Ground(ground.y, ground.weights, 2.0, 8.0, 0.5)
     np.testing.assert_allclose(
-        thresholds.row_scales(loo, little).unknown, 8.0 * np.hypot(4.0, [3.0, 4.0])
+        thresholds.row_scales(loo, little, RULE).unknown, 8.0 * np.hypot(4.0, [3.0, 4.0])
     )
 
 
@@ -106,26 +108,26 @@ def naive_growth(level, errors, weights):
 @pytest.mark.parametrize("n", [8, 60, 300])
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("at_once", [True, False])
-def test_growth_is_that_of_each_window(monkeypatch, n, weighted, at_once):
+def test_growth_is_that_of_each_window(n, weighted, at_once):
     rng = np.random.default_rng(n)
     level = np.round(rng.uniform(0, 1, n), 2)
     errors = (0.2 + 4 * level**2) * rng.normal(size=n)
     weights = rng.choice([0.5, 1.0, 3.0], n) if weighted else np.ones(n)
-    if not at_once:
-        monkeypatch.setattr(thresholds, "WINDOW_NUMBERS", n - 1)
-    found = thresholds.growth_along(level, errors, weights)
+    found = thresholds.growth_along(
+        level, errors, weights, RULE, most_at_once=n if at_once else n - 1
+    )
     expected, order = naive_growth(level, errors, weights)
     np.testing.assert_allclose(found[order], expected, rtol=1e-9)
     assert (np.max(found) > 1.5) == (n > 30)
-    assert np.all(thresholds.growth_along(level, 0.0 * errors, weights) == 1.0)
+    assert np.all(thresholds.growth_along(level, 0.0 * errors, weights, RULE) == 1.0)
 
 
 def test_even_odds_by_hand():
     """(1 − π) φ(t) = π/(2T), T twice the median of those beyond."""
 
-    def odds(share, far, removal=3.5):
+    def odds(share, far):
         ratios = np.r_[np.ones(100 - share), np.full(share, far)]
-        return thresholds.even_odds(ratios, np.ones(100), removal)
+        return thresholds.even_odds(ratios, np.ones(100), RULE)
 
     for share, far in ((20, 10.0), (10, 12.0), (30, 40.0)):
         t, pi = odds(share, far), share / 100
@@ -138,17 +140,18 @@ def test_even_odds_by_hand():
     assert odds(1, 1e6) == 3.5
     weights = np.r_[np.full(80, 0.5), np.full(10, 1.0)]
     ratios = np.r_[np.ones(80), np.full(10, 10.0)]
-    assert thresholds.even_odds(ratios, weights, 3.5) == pytest.approx(odds(20, 10.0))
-    assert thresholds.even_odds(np.full(3, 0.1), np.ones(3), 0.05) == 0.05
+    assert thresholds.even_odds(ratios, weights, RULE) == pytest.approx(odds(20, 10.0))
+    near = LabelRule(removal=0.05)
+    assert thresholds.even_odds(np.full(3, 0.1), np.ones(3), near) == 0.05
 
 
 def test_cuts_and_shares_by_hand():
     errors, scales = np.array([0.0, -3.0, 0.0, 2.0]), np.array([0.0, 2.0, 1.0, 0.0])
     assert thresholds.share_of(errors, scales).tolist() == [0.0, 1.5, 0.0, np.inf]
     ratios = np.r_[np.ones(80), np.full(20, 10.0)]
-    wanted = thresholds.even_odds(ratios, np.ones(100), 3.5)
+    wanted = thresholds.even_odds(ratios, np.ones(100), RULE)
     scales = np.linspace(1, 2, 100)
-    found = thresholds.cuts(ratios * scales, scales, np.ones(100), 3.5)
+    found = thresholds.cuts(ratios * scales, scales, np.ones(100), RULE)
     np.testing.assert_allclose(found, wanted * scales)
 
 
@@ -162,7 +165,7 @@ def test_labels_beyond_doubt_are_put_aside(far):
         among = np.ones(100, dtype=bool)
         sigma = thresholds.noise_scale(loo_of(errors), weights, among, 0.0)
         for _ in range(rounds):
-            cut = sigma * thresholds.even_odds(np.abs(errors) / sigma, weights, 3.5)
+            cut = sigma * thresholds.even_odds(np.abs(errors) / sigma, weights, RULE)
             near = np.abs(errors) <= 1.5 * cut
             if weights[near].sum() < 0.5 * weights.sum():
                 break
@@ -175,7 +178,7 @@ def test_labels_beyond_doubt_are_put_aside(far):
             errors = np.r_[good, np.zeros(5)]
             errors[:bad] = spread * np.linspace(0.3, 1.0, bad)
             for weights in (np.ones(100), np.r_[np.full(bad, 2.5), np.ones(100 - bad)]):
-                found = thresholds.scale_of_most(loo_of(errors), scales, weights, 3.5, 0.0)
+                found = thresholds.scale_of_most(loo_of(errors), scales, weights, RULE, 0.0)
                 assert found == pytest.approx(by_hand(errors, weights, 3))
 
 
@@ -319,7 +322,7 @@ def test_noise_that_grows_with_the_level():
     rng = np.random.default_rng(0)
     level = np.sort(rng.uniform(0, 1, 400))
     errors = (1.0 + 9.0 * (level > 0.8)) * rng.normal(size=400)
-    growth = thresholds.growth_along(level, errors, np.ones(400))
+    growth = thresholds.growth_along(level, errors, np.ones(400), RULE)
     assert np.all(growth >= 1.0)
     assert np.median(growth[level < 0.6]) < 1.2
     assert np.median(growth[level > 0.9]) > 5.0
@@ -333,7 +336,7 @@ def test_the_scale_of_most_forgets_what_is_far_out():
     scales = thresholds.RowScales(np.ones(1000), np.zeros(1000))
     everyone = np.ones(1000, dtype=bool)
     all_of_them = thresholds.noise_scale(loo, np.ones(1000), everyone, 0.0)
-    most = thresholds.scale_of_most(loo, scales, np.ones(1000), 3.5, 0.0)
+    most = thresholds.scale_of_most(loo, scales, np.ones(1000), RULE, 0.0)
     assert all_of_them > 1.25
     assert most == pytest.approx(1.0, abs=0.08)
     # a median of repetitions, and never of fewer than half
@@ -343,17 +346,17 @@ def test_the_scale_of_most_forgets_what_is_far_out():
         ),
         thresholds.RowScales(np.ones(2000), np.zeros(2000)),
         np.ones(2000),
-        3.5,
+        RULE,
         0.0,
     )
-    weighted = thresholds.scale_of_most(loo, scales, np.full(1000, 2.0), 3.5, 0.0)
+    weighted = thresholds.scale_of_most(loo, scales, np.full(1000, 2.0), RULE, 0.0)
     assert weighted == pytest.approx(doubled)
 
 
 def test_even_odds_fall_with_the_share_of_bad_labels():
     good = np.abs(np.random.default_rng(0).normal(size=1000))
     cuts = [
-        thresholds.even_odds(np.r_[good[:n], np.full(1000 - n, 12.0)], np.ones(1000), 3.5)
+        thresholds.even_odds(np.r_[good[:n], np.full(1000 - n, 12.0)], np.ones(1000), RULE)
         for n in (1000, 998, 900, 700)
     ]
     assert cuts[0] == 3.5 and cuts[1] == 3.5

@@ -229,9 +229,11 @@ def test_slopes_of_the_evidence_equal_finite_differences(many, columns, fit_inte
     z = np.append(0.3 * rng.normal(size=members.n_widths), -0.5)
 
     def level(at):
-        return criterion.surprise(members, given, at[:-1], at[-1])[0]
+        return criterion.negative_log_marginal_likelihood(members, given, at[:-1], at[-1])[0]
 
-    value, slopes, slope = criterion.surprise(members, given, z[:-1], z[-1])
+    value, slopes, slope = criterion.negative_log_marginal_likelihood(
+        members, given, z[:-1], z[-1]
+    )
     Q, ridge = members.gram(z[:-1], np.exp(z[-1])), np.exp(z[-1])
     assert value == pytest.approx(-criterion.evidence(Q, given, ridge))
     steps = 1e-5 * np.eye(len(z))
@@ -265,8 +267,8 @@ def test_wrong_labels_do_not_steer_the_choice(rng):
     dirty[:30] += rng.uniform(3.0, 8.0, 30)
     plan = Plan((-2.0, 0.0, 1.0), (-6.0, -3.0, 0.0))
     ends = [selection.search([family("rbf", X)], labels(v), plan) for v in (y, dirty)]
-    clean, spoilt = (end.point for end in ends)
-    assert abs(clean.theta[0] - spoilt.theta[0]) < 1.0
+    clean, corrupted = (end.point for end in ends)
+    assert abs(clean.theta[0] - corrupted.theta[0]) < 1.0
     assert ends[1].mode.removal == 3.5
 
 
@@ -286,7 +288,7 @@ def test_a_sum_of_points_is_their_mean(rng):
 
 
 def test_kernels_together_see_two_scales(rng):
-    """A smooth trend with a rough part: neither kernel alone foretells both."""
+    """A smooth trend with a rough part: neither kernel alone predicts both."""
     X = rng.uniform(-2.0, 2.0, size=(300, 3))
     rough = np.abs((3.0 * X[:, 2]) % 2.0 - 1.0)
     y = 8.0 * np.sin(X[:, 0] + X[:, 1]) + 2.0 * rough + 0.05 * rng.normal(size=300)

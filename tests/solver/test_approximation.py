@@ -1,5 +1,7 @@
 """Fits in a finite basis: against the exact fit, against naive algebra, in any blocks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.kernel_approximation import Nystroem
@@ -258,23 +260,28 @@ def test_the_random_state_draws_the_landmarks():
 
 def test_searching_some_labels_first_finds_what_all_say(monkeypatch):
     """From 20,000 labels on the search starts from some; lowered here, against without."""
-    from activehuber.labels import refinement, widths
+    from activehuber.fitting.fit import fit_targets
+    from activehuber.labels.rule import LabelRule
     from activehuber.operators import features as block_gram
 
-    monkeypatch.setattr(widths, "FACTORS", (1.0,))  # many labels are judged at that of the fit
     rng = np.random.default_rng(1)
     X = rng.normal(size=(3000, 3))
     y = np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=3000)
     bad = rng.random(3000) < 0.1
     y[bad] += rng.choice([-3.0, 3.0], bad.sum())
-    whole = HLRegressor(approximation="nystrom", n_components=50, random_state=0).fit(X, y)
-    monkeypatch.setattr(refinement, "SEARCH_LABELS", 1000)
+    model = HLRegressor(approximation="nystrom", n_components=50, random_state=0).fit(X, y)
+
+    def fit(**numbers):
+        settings = replace(model.result_.settings, rule=LabelRule(**numbers))
+        return fit_targets(settings, model.result_.data)[0]
+
+    whole = fit(width_factors=(1.0,))  # many labels are judged at that of the fit
     monkeypatch.setattr(block_gram, "COARSE_LABELS", 500)
-    some = HLRegressor(approximation="nystrom", n_components=50, random_state=0).fit(X, y)
-    assert np.mean(some.removed_ != whole.removed_) < 2e-3
-    assert np.abs(some.predict(X) - whole.predict(X)).max() < 0.05
-    assert some.duality_gap_ <= 1e-9
-    assert np.mean(some.removed_[bad]) > 0.95 and np.mean(some.removed_[~bad]) < 0.05
+    some = fit(width_factors=(1.0,), search_labels=1000)
+    assert np.mean(some.removed != whole.removed) < 2e-3
+    assert np.abs(some.residuals - whole.residuals).max() < 0.05
+    assert some.certificate.duality_gap <= 1e-9
+    assert np.mean(some.removed[bad]) > 0.95 and np.mean(some.removed[~bad]) < 0.05
 
 
 @pytest.mark.parametrize("tails", ["light", "heavy"])

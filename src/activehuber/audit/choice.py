@@ -20,7 +20,7 @@ from activehuber.data.rows import ArrayRows, Rows, WatchedRows
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.cv import HLClassifierCV, HLRegressorCV
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.labels.refinement import DEFAULT_REMOVAL
+from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View
 
@@ -72,7 +72,9 @@ def _chooser(classify: bool, views: list[View] | None, random_state: int) -> Any
         return HLClassifierCV(views=views, random_state=random_state)
     # An audit is asked which labels are wrong: here labels are always dropped, also where
     # predictions would be a little better if they were only bound.
-    return HLRegressorCV(views=views, removals=(DEFAULT_REMOVAL,), random_state=random_state)
+    return HLRegressorCV(
+        views=views, removals=(DEFAULT_RULE.removal,), random_state=random_state
+    )
 
 
 def choose_and_fit(estimator: Any, table: Encoded, options: Options) -> ChosenModel:

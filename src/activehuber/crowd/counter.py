@@ -28,8 +28,7 @@ from activehuber.crowd.lasting import Components, Lasting, lags
 from activehuber.estimators.intervals import half_width
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.fit import reduced_gram
-from activehuber.labels.refinement import DEFAULT_REMOVAL
-from activehuber.labels.thresholds import EFFICIENT
+from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.runtime.messages import TableError
 from activehuber.selection.criterion import ObservedLabels, fold_errors, projected_inverse
@@ -465,7 +464,7 @@ class CounterSearch:
 
     def disbelieve(self, setting: Setting) -> None:
         """Leave out of the choice the counts that a setting drops."""
-        verdict = judge(*self.problem(setting), setting.ridge, Mode(DEFAULT_REMOVAL))
+        verdict = judge(*self.problem(setting), setting.ridge, Mode(DEFAULT_RULE.removal))
         if verdict is not None:
             self.believed = verdict.kept
 
@@ -723,7 +722,7 @@ def _judged(params: dict[str, Any], rows: Matrix, counts: Matrix) -> tuple[HLReg
             break
         trusted |= slips
     # A fit without noise has no scale; there is nothing to bind then.
-    bound = EFFICIENT * float(np.mean(model.scale_))
+    bound = DEFAULT_RULE.efficient * float(np.mean(model.scale_))
     return model, bound if bound > 0.0 else np.inf
 
 

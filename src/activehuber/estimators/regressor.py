@@ -40,10 +40,9 @@ from activehuber.fitting.result import Fitted
 from activehuber.fitting.settings import Data, Settings, ViewSettings
 from activehuber.kernels.feature_maps import APPROXIMATION_NAMES, FOURIER_KERNELS, Landmarks
 from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
-from activehuber.labels.refinement import DEFAULT_REMOVAL
 from activehuber.operators.features import project_views
-from activehuber.selection.candidates import WIDTH_KERNELS
-from activehuber.selection.tuning import check_enough_labels, choose, default_plan, settings_at
+from activehuber.selection.candidates import WIDTH_KERNELS, settings_at
+from activehuber.selection.tuning import check_enough_labels, choose, default_plan
 from activehuber.solver.approximation import Approximation, ColumnMoments, column_moments
 from activehuber.views import (
     View,
@@ -945,7 +944,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         plan = default_plan(
             total,
             None if _is_loo(self.alpha) else settings.alpha,
-            removals=(settings.removal or DEFAULT_REMOVAL,),
+            removals=(settings.label_rule.removal,),
         )
         plain = replace(settings, manifold=0.0)
         choice = choose([plain], data, (settings.manifold,), plan, move_widths=move_widths)
@@ -961,7 +960,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         plan = default_plan(
             of_some,
             None if _is_loo(self.alpha) else settings.alpha * total / of_some,
-            removals=(settings.removal or DEFAULT_REMOVAL,),
+            removals=(settings.label_rule.removal,),
         )
         choice = choose([plain], some, (0.0,), plan, move_widths=move_widths)
         return settings_at(settings, choice.point, total)

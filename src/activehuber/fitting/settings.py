@@ -14,7 +14,8 @@ from activehuber._typing import Mask, Matrix, Vector
 from activehuber.fitting.validation import is_number
 from activehuber.kernels.feature_maps import drawn
 from activehuber.kernels.kernel import Kernel
-from activehuber.labels import refinement
+from activehuber.labels.refinement import ThresholdRule
+from activehuber.labels.rule import DEFAULT_RULE, LabelRule
 from activehuber.solver.approximation import Approximation
 
 # No threshold is smaller in units of the labels.
@@ -72,6 +73,8 @@ class Settings:
         Whether leave-one-out figures are wanted at once, while factors are at hand.
     tries_widths : bool
         Whether labels may be judged at another width than the fit has.
+    rule : LabelRule
+        The numbers of the label rule, but for `removal`.
     """
 
     views: tuple[ViewSettings, ...]
@@ -79,7 +82,7 @@ class Settings:
     alpha: float
     manifold: float
     agreement: float
-    threshold: str | float | refinement.Rule
+    threshold: str | float | ThresholdRule
     removal: float | None
     n_refinements: int
     threshold_step: float
@@ -91,6 +94,12 @@ class Settings:
     approximation: Approximation | None = None
     weighs_labels: bool = False
     tries_widths: bool = True
+    rule: LabelRule = DEFAULT_RULE
+
+    @property
+    def label_rule(self) -> LabelRule:
+        """The numbers of the label rule, with `removal` where labels are dropped."""
+        return self.rule.with_removal(self.removal)
 
     def in_units(self, unit: float) -> Settings:
         """The same for labels that are measured in units of `unit`."""
@@ -129,7 +138,7 @@ class Settings:
         return self.views[0].kernel.name == "precomputed"
 
 
-def _rule_in_units(rule: refinement.Rule, unit: float) -> refinement.Rule:
+def _rule_in_units(rule: ThresholdRule, unit: float) -> ThresholdRule:
     """A user's rule for ξ, for residuals that are measured in units of `unit`."""
 
     def scaled(residuals: Vector, weights: Vector) -> Any:

@@ -5,29 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
-from activehuber._typing import Matrix, Vector
-from activehuber.data.rows import Rows
+from activehuber._typing import Vector
 from activehuber.fitting.result import LabelEvidence
 from activehuber.fitting.settings import Settings
 from activehuber.fitting.task import Task
-from activehuber.kernels.kernel import STATIONARY_KERNELS
-from activehuber.labels import refinement, thresholds, widths
+from activehuber.labels import refinement, thresholds
+from activehuber.labels.adaptive import adaptive, cuts_for
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.operators.dense import DenseGram, submatrix
-from activehuber.operators.protocol import Gram
 from activehuber.problem.problem import Problem
 from activehuber.problem.reduction import Reduction
-from activehuber.problem.smoothing import check_gram_matrix
 from activehuber.solver.approximation import BlockReduction
 from activehuber.solver.leave_one_out import leave_one_out
 from activehuber.solver.newton import Solution, solve
 from activehuber.solver.view_weights import learn_weights
+from activehuber.solver.wider import WiderKernels
 
 # View weights of an approximated fit are learnt on so many labels at most, evenly spaced.
 WEIGHT_LABELS = 20_000
@@ -141,66 +137,38 @@ class Target:
                 problem, *refinements, self.trusted, settings.max_iter, self.report
             )
         if settings.threshold == "adaptive":
-            return refinement.adaptive(
+            return adaptive(
                 problem,
                 settings.removal,
                 self.trusted,
                 settings.max_iter,
                 self.report,
-                self._at_width if self._has_widths() else None,
+                self._wider_kernels(),
+                settings.rule,
             )
         if isinstance(settings.threshold, str) or callable(settings.threshold):
             return refinement.by_rule(
-                problem, settings.threshold, settings.max_iter, self.report
+                problem, settings.threshold, settings.max_iter, self.report, settings.rule
             )
         return refinement.fixed(
             problem, float(settings.threshold), settings.max_iter, self.report
         )
 
-    def _has_widths(self) -> bool:
-        """Whether Q comes from kernels alone, and some of them have a width."""
-        settings = self.settings
-        approximation = settings.approximation
-        if not settings.tries_widths or self.task.everything:
-            return False
-        if settings.precomputed:
-            gram = self.reduction.gram
-            return isinstance(gram, DenseGram) and _has_roots(gram.matrix)
-        if approximation is not None and approximation.kind == "linear":
-            return False
-        return any(view.kernel.name in STATIONARY_KERNELS for view in settings.views)
-
-    def _at_width(self, factor: float, some: np.ndarray | None) -> Gram:
-        """Q with every γ times a factor: of some labels, or of all as the fit has it."""
-        if some is not None:
-            return self._new_at_width(factor, some)
-        return self.task.at_width(
-            self.position,
-            self.reduction.weights,
-            factor,
-            partial(self._new_at_width, factor, None),
+    def _wider_kernels(self) -> WiderKernels | None:
+        """The kernels at other widths, if Q comes from kernels alone and some have a width."""
+        settings, task = self.settings, self.task
+        linear = settings.approximation is not None and settings.approximation.kind == "linear"
+        if not settings.tries_widths or task.everything or linear:
+            return None
+        wider = WiderKernels(
+            [view.kernel for view in settings.views],
+            [view.columns for view in settings.views],
+            task.data.X,
+            self.labels,
+            self.reduction,
+            task.widened_grams(self.position, self.reduction.weights),
         )
-
-    def _new_at_width(self, factor: float, some: np.ndarray | None) -> Gram:
-        weights, own = self.reduction.weights, self.reduction.gram
-        if some is None and isinstance(self.reduction, BlockReduction):
-            kernels = [view.kernel for view in self.settings.views]
-            return self.reduction.at_width(kernels, factor).gram
-        kernel = self.settings.views[0].kernel
-        rooted = kernel.is_exponential or kernel.name == "precomputed"
-        if len(weights) == 1 and weights[0] == 1.0 and rooted and isinstance(own, DenseGram):
-            matrix = own.matrix if some is None else submatrix(own.matrix, some, some)
-            return DenseGram(_power(matrix, factor))
-        labels = self.labels if some is None else self.labels[some]
-        X = self.task.data.X
-        rows = X.take(labels) if isinstance(X, Rows) else X[labels]
-        total: Matrix | None = None
-        for share, view in zip(weights**2, self.settings.views, strict=True):
-            matrix = view.kernel.at_width(factor).gram(view.select(rows))
-            matrix *= share
-            total = matrix if total is None else np.add(total, matrix, out=total)
-        assert total is not None
-        return DenseGram(total)
+        return wider if wider.have_widths(settings.rule.width_factors) else None
 
     def quality(self, judged: refinement.JudgedLabels, problem: Problem) -> Vector:
         """Quality of the labels, shape (l,)."""
@@ -218,8 +186,7 @@ class Target:
         """Leave-one-out residuals; noise scale and quality of the labels if not known yet."""
         loo = leave_one_out(problem, solution, residuals, problem.mu, threshold)
         if sigma is None or quality is None:
-            removal = self.settings.removal or refinement.DEFAULT_REMOVAL
-            sigma, cuts = refinement.cuts_for(problem, loo, sigma, removal)
+            sigma, cuts = cuts_for(problem, loo, sigma, self.settings.label_rule)
             quality = thresholds.quality(loo.residuals, cuts, problem.active, self.trusted)
         return LabelEvidence(
             sigma,
@@ -248,31 +215,6 @@ class Target:
 def _power_of_two_below(size: float) -> float:
     """The largest power of two that is not above a size; 1 for nothing."""
     return float(np.ldexp(0.5, np.frexp(size)[1])) if size > 0.0 else 1.0
-
-
-def _has_roots(matrix: Matrix) -> bool:
-    """Whether a Gram matrix may be one of exp(−γ·distance): its roots are those of smaller γ.
-
-    If the fourth root is positive semi-definite, so is the square root, by Schur's theorem.
-    """
-    if np.min(matrix) < 0.0 or not np.allclose(np.diagonal(matrix), 1.0, atol=1e-12):
-        return False
-    try:
-        check_gram_matrix(_power(matrix, min(widths.FACTORS)))
-    except ValueError:
-        return False
-    return True
-
-
-def _power(matrix: Matrix, factor: float) -> Matrix:
-    """Every entry to the power of 1, ½, ¼, …: roots are much faster than powers."""
-    if factor == 1.0:
-        return matrix
-    out = np.sqrt(matrix)
-    while factor < 0.5:
-        factor *= 2.0
-        np.sqrt(out, out=out)
-    return out
 
 
 def _beyond_precision(reduction: Reduction, settings: Settings) -> ValueError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -179,15 +178,11 @@ class Task:
             self.reductions = {key: reduction}
         return self.reductions[key]
 
-    def at_width(
-        self, position: np.ndarray, weights: Vector, factor: float, make: Callable[[], Gram]
-    ) -> Gram:
-        """Q at another width, shared by targets as reductions are."""
+    def widened_grams(self, position: np.ndarray, weights: Vector) -> dict[float, Gram] | None:
+        """Q at other widths by factor, shared by targets as reductions are; None for one."""
         if self.data.y.shape[1] == 1:
-            return make()
+            return None
         key = (position.tobytes(), weights.tobytes())
         if key != self.widened_for:
             self.widened, self.widened_for = {}, key
-        if factor not in self.widened:
-            self.widened[factor] = make().shared()
-        return self.widened[factor]
+        return self.widened

@@ -19,18 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from activehuber._typing import Mask, Matrix, Vector
-from activehuber.labels.thresholds import Ground, share_of
+from activehuber._typing import Matrix, Vector
+from activehuber.labels.rule import LabelRule
+from activehuber.labels.thresholds import share_of
 from activehuber.numerics.linalg import cholesky_in_place, solve_lower
 from activehuber.operators.dense import upper_submatrix
-
-# A label joins a group if it would lie within so many of its cuts: others will join too.
-NEARLY_INSIDE = 1.5
-# Labels of a group, repetitions counted, at least: one or two may agree by chance.
-FEWEST = 3.0
-# Groups that are weighed, the largest ones, and of these so many are tried.
-MOST_GROUPS = 8
-BEST_GROUPS = 4
 
 
 @dataclass(frozen=True)
@@ -44,7 +37,7 @@ class Dropped:
     errors : ndarray of shape (r,)
         e_R: labels less predictions.
     covariance : ndarray of shape (r, r)
-        C.
+        C; see `operators.protocol.Factor`.
     mu, weights : ndarray of shape (r,)
     cuts : ndarray of shape (r,)
         How far |e| may go.
@@ -70,50 +63,12 @@ class Dropped:
     lost: float
 
 
-def dropped(
-    kept: Mask,
-    errors: Vector,
-    covariance: Matrix,
-    mu: Vector,
-    cuts: Vector,
-    ground: Ground,
-    energy: float,
-    *,
-    border: bool,
-) -> Dropped:
-    """Look at all labels but the kept ones.
-
-    Parameters
-    ----------
-    kept : ndarray of shape (l,), bool
-    errors, mu, cuts : ndarray of shape (l,)
-    covariance : ndarray of shape (r, r)
-        C; see `operators.protocol.Factor`.
-    energy : float
-    border : bool
-        Whether there is an intercept.
-    """
-    rows = np.flatnonzero(~kept)
-    return Dropped(
-        rows=rows,
-        errors=errors[rows],
-        covariance=covariance,
-        mu=mu[rows],
-        weights=ground.weights[rows],
-        cuts=cuts[rows],
-        log_bad=log_cauchy(ground.y[rows] - ground.centre, ground.spread),
-        weight_in_use=float(ground.weights[kept].sum()),
-        energy=energy,
-        lost=float(border),
-    )
-
-
 def log_cauchy(values: Vector, scale: float) -> Vector:
     """Log density of the Cauchy distribution around 0, shape like `values`."""
     return -np.log(np.pi * scale * (1.0 + (values / scale) ** 2))
 
 
-def groups(labels: Dropped) -> list[np.ndarray]:
+def groups(labels: Dropped, rule: LabelRule) -> list[np.ndarray]:
     """For each label those that come nearly inside their cuts when it is used; large ones.
 
     With label i in use the others have e_j − C_ji/C_ii e_i left, and their variance shrinks
@@ -131,21 +86,22 @@ def groups(labels: Dropped) -> list[np.ndarray]:
     own = np.diagonal(shared) + units * labels.mu
     left = labels.errors[:, None] - shared * (labels.errors / own)
     variance = np.maximum(own[:, None] - shared**2 / own, (units * labels.mu)[:, None])
-    limits = NEARLY_INSIDE * labels.cuts[:, None] * np.sqrt(variance / own[:, None])
+    limits = rule.nearly_inside * labels.cuts[:, None] * np.sqrt(variance / own[:, None])
     inside = share_of(left, limits) <= 1.0
     whole = np.diagonal(inside) | (units == 1.0)
     np.fill_diagonal(inside, True)
     sizes = np.where(whole, units @ inside, 0.0)
-    largest = np.argsort(-sizes, kind="stable")[:MOST_GROUPS]
-    found = {inside[:, i].tobytes(): inside[:, i] for i in largest if sizes[i] >= FEWEST}
+    largest = np.argsort(-sizes, kind="stable")[: rule.groups_weighed]
+    largest = largest[sizes[largest] >= rule.group_fewest]
+    found = {inside[:, i].tobytes(): inside[:, i] for i in largest}
     return [np.flatnonzero(group) for group in found.values()]
 
 
-def best_groups(labels: Dropped) -> list[np.ndarray]:
-    """The groups that the evidence speaks for, the best first, at most BEST_GROUPS."""
-    gains = [(evidence_gain(labels, group), group) for group in groups(labels)]
+def best_groups(labels: Dropped, rule: LabelRule) -> list[np.ndarray]:
+    """The groups that the evidence speaks for, the best first, as many as are tried."""
+    gains = [(evidence_gain(labels, group), group) for group in groups(labels, rule)]
     gains.sort(key=lambda pair: -pair[0])
-    return [group for gain, group in gains[:BEST_GROUPS] if gain > 0.0]
+    return [group for gain, group in gains[: rule.groups_tried] if gain > 0.0]
 
 
 def evidence_gain(labels: Dropped, group: np.ndarray) -> float:

@@ -7,35 +7,25 @@ at the last threshold, and the history of thresholds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
 
 from activehuber._typing import Mask, Vector
-from activehuber.labels import group_support as reinstatement
-from activehuber.labels import thresholds, widths
-from activehuber.labels.group_support import Dropped
-from activehuber.labels.thresholds import Ground, RowScales
-from activehuber.labels.widths import Wider
+from activehuber.labels import thresholds
+from activehuber.labels.rule import LabelRule
 from activehuber.numerics import robust
-from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram, HeadTail, Shifted
 from activehuber.operators.protocol import Source
 from activehuber.problem.problem import Problem
 from activehuber.solver import newton
-from activehuber.solver.leave_one_out import (
-    LeaveOneOut,
-    leave_one_out,
-    rough_leave_one_out,
-    units,
-)
 from activehuber.solver.newton import Solution, solve
 
 # (threshold, labels in use) after each refinement.
 Report = Callable[[float, int], None]
 # (residuals, weights) of the labels -> ξ.
-Rule = Callable[[Vector, Vector], float]
+ThresholdRule = Callable[[Vector, Vector], float]
 
 
 @dataclass(frozen=True)
@@ -125,17 +115,19 @@ SECANT_FROM = 3
 SETTLED = 1e-9
 
 
-def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -> Trace:
+def by_rule(
+    problem: Problem, name: str | ThresholdRule, max_iter: int, report: Report, rule: LabelRule
+) -> Trace:
     """Fit at ξ, ask the rule for ξ, until they agree; nothing is dropped.
 
     Parameters
     ----------
-    rule : {"madn", "quantile", "tuning-free"} or callable
+    name : {"madn", "quantile", "tuning-free"} or callable
         A callable maps (residuals, weights) of the labels to ξ. Named rules say 0 where
-        most labels are met exactly; ξ does not fall below NOISE_FLOOR of their scale.
+        most labels are met exactly; ξ does not fall below the noise floor.
     """
     scale = robust.label_scale(problem.y, problem.weights)
-    floor = 0.0 if callable(rule) else NOISE_FLOOR * scale
+    floor = 0.0 if callable(name) else rule.noise_floor * scale
     source = problem.gram.source(problem.mu)
     solution = solve(problem, np.inf, source=source)
     history: list[float] = []
@@ -143,7 +135,7 @@ def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -
     low, high = 0.0, np.inf  # the rule asks for more at `low`, for less at `high`
     answers: list[float] = []
     for turn in range(RULE_ROUNDS):
-        asked = max(_apply(rule, problem, solution), floor)
+        asked = max(_apply(name, problem, solution, rule), floor)
         if history:
             # With several fixed points an end may fall behind the other: it is forgotten.
             if asked > history[-1]:
@@ -165,7 +157,7 @@ def by_rule(problem: Problem, rule: str | Rule, max_iter: int, report: Report) -
         report(asked, int(problem.active.sum()))
     if not history:  # labels that are all met exactly
         history = [largest_residual(problem, solution)]
-    elif rule == "tuning-free":  # its leverages used up the factor
+    elif name == "tuning-free":  # its leverages used up the factor
         solution = solve(problem, history[-1], source=source, start=solution)
     free = bool(np.array_equal(solution.free, problem.active))
     last = history[-1]
@@ -196,16 +188,18 @@ def _secant(history: list[float], answers: list[float], low: float, high: float)
     return crossing if low < crossing < high else ask_b
 
 
-def _apply(rule: str | Rule, problem: Problem, solution: Solution) -> float:
+def _apply(
+    name: str | ThresholdRule, problem: Problem, solution: Solution, rule: LabelRule
+) -> float:
     residuals = problem.residuals(solution)
-    if rule == "madn":
-        return thresholds.madn(residuals, problem.weights)
-    if rule == "quantile":
-        return thresholds.quantile(residuals, problem.weights)
-    if rule == "tuning-free":
+    if name == "madn":
+        return thresholds.madn(residuals, problem.weights, rule)
+    if name == "quantile":
+        return thresholds.quantile(residuals, problem.weights, rule)
+    if name == "tuning-free":
         return _tuning_free(problem, solution, residuals)
-    assert callable(rule)
-    value = rule(residuals.copy(), problem.weights.copy())
+    assert callable(name)
+    value = name(residuals.copy(), problem.weights.copy())
     if not isinstance(value, Real) or not float(value) > 0.0:
         raise ValueError(
             f"threshold: the callable returned {value!r}; it must return a number > 0 for "
@@ -338,455 +332,3 @@ def paper(
         history.append(threshold)
         report(threshold, int(kept.sum()))
     return Trace(problem, solution, threshold, history, len(history), minimiser=False)
-
-
-# --- adaptive ---------------------------------------------------------------------------
-
-# Labels may be this small a share of their scale apart before noise is taken to be zero.
-NOISE_FLOOR = 1e-3
-# Factor between the thresholds tried on the way down.
-PATH_RATIO = 0.6
-# Thresholds at most: 0.6^200 is 1e-44, more than labels may lie apart.
-PATH_STEPS = 200
-# Share of the labels that each of them binds in addition, at least.
-PATH_SHARE = 0.08
-# In a quick search a point of the path may have this share of the labels on the wrong side.
-PATH_SLACK = 0.05
-# The way down ends when fewer labels than this share are free.
-FEWEST_FREE = 0.1
-# With a quarter of the labels bound, it also ends when the score is not a tenth better.
-WORTH_GOING_ON = 0.9
-# Of the points on the way, so many become starts of the search for labels to keep.
-N_STARTS = 4
-# Labels that must go, as a share, for a search at another width to be believed.
-FOUND_SHARE = 0.01
-MOST_ROUNDS = 30
-# Binary digits behind the point of labels as they are judged, in units of their scale.
-LABEL_DIGITS = 32
-# Of more labels than this some are searched first; the rest then start from their answer.
-SEARCH_LABELS = 20_000
-# A search of all of them ends when fewer than this share changes, that of some when fewer
-# than the second: it is a start only.
-SETTLED_SHARE, ROUGHLY_SETTLED_SHARE = 1e-4, 2e-3
-# Fits of a first look at the labels.
-FIRST_ROUNDS = 2
-# Rounds in which little knowledge of a row is no excuse for its label.
-STRICT_ROUNDS = 3
-# The cut used for the search when no label is to be dropped.
-DEFAULT_REMOVAL = 3.5
-
-
-def adaptive(
-    problem: Problem,
-    removal: float | None,
-    trusted: Mask,
-    max_iter: int,
-    report: Report,
-    wider: Wider | None = None,
-) -> Trace:
-    """A threshold from the data, without scale: see `_AdaptiveSearch`.
-
-    Labels whose leave-one-out residual exceeds `removal` times the scale of their row are
-    dropped and the rest is fitted by least squares; with removal=None none is dropped and
-    the fit is a Huber fit at 1.345 σ̂. With `wider` labels are judged at the width that they
-    speak for (`widths`); the fit has its own in any case.
-    """
-    spread = ground(problem).spread
-    if spread == 0.0:
-        solution = solve(problem, np.inf)
-        threshold = largest_residual(problem, solution)
-        report(threshold, int(problem.active.sum()))
-        return Trace(problem, solution, threshold, [threshold], 1, least_squares=True)
-    rounded = replace(problem, y=rounded_labels(problem.y, spread))
-    search = _searched(rounded, DEFAULT_REMOVAL if removal is None else removal, trusted, wider)
-    judged, at_least = search.judged.times(spread), 0.0
-    if removal is None:
-        threshold = thresholds.EFFICIENT * judged.sigma
-        solution = solve(problem, threshold, max_iter=max_iter)
-    else:
-        problem = problem.using(judged.kept)
-        solution = solve(problem, np.inf, source=problem.gram.direct_source(problem.mu))
-        at_least = removal * judged.sigma
-        threshold = max(at_least, largest_residual(problem, solution))
-    report(threshold, int(problem.active.sum()))
-    return Trace(
-        problem,
-        solution,
-        threshold,
-        [*(spread * level for level in search.history), threshold],
-        search.steps + solution.n_iter,
-        judged,
-        least_squares=removal is not None,
-        at_least=at_least,
-    )
-
-
-def rounded_labels(y: Vector, scale: float) -> Vector:
-    """Labels in units of a scale, to LABEL_DIGITS binary digits.
-
-    y and 1000 y differ there by rounding alone, which must not decide what is said of them.
-    """
-    step = 2.0**-LABEL_DIGITS
-    return step * np.rint(y / scale / step) + 0.0  # there is no −0
-
-
-def _searched(
-    problem: Problem, removal: float, trusted: Mask, wider: Wider | None
-) -> _AdaptiveSearch:
-    """A search that has been run, at the width that labels speak for or at that of the fit.
-
-    Where many labels are wrong, noise without end explains them too, best of all with a wide
-    kernel. So if that finds nothing, the width of the fit has the last word.
-    """
-    if wider is not None:
-        at_width = _at_likeliest_width(problem, removal, trusted, wider)
-        try:
-            if at_width is not problem:
-                search = _AdaptiveSearch(at_width, removal, trusted, quick=True)
-                if np.average(~search.run().kept, weights=problem.weights) >= FOUND_SHARE:
-                    return search
-        except BreakdownError:
-            pass  # too wide for double precision
-    search = _AdaptiveSearch(problem, removal, trusted)
-    search.run()
-    return search
-
-
-def _at_likeliest_width(
-    problem: Problem, removal: float, trusted: Mask, wider: Wider
-) -> Problem:
-    """The problem at the width that labels which are not in doubt speak for."""
-    everyone = np.ones(len(problem.y), dtype=bool)
-    if is_large(problem) or units(problem.weights, everyone) < widths.FEWEST:
-        return problem
-    rows, weights = widths.some_labels(problem)
-    at = {
-        factor: widths.on_some(problem, rows, weights, wider(factor, rows))
-        for factor in widths.FACTORS
-    }
-    try:
-        search = _AdaptiveSearch(at[min(at)], removal, trusted[rows])
-        kept = search.first_look()
-    except BreakdownError:
-        return problem
-    factor = widths.likeliest(at, kept, search.floor)
-    return problem if factor == 1.0 else replace(problem, gram=wider(factor, None))
-
-
-@dataclass(eq=False)
-class _Candidate:
-    """A point of the search with the leave-one-out figures of its fit.
-
-    Attributes
-    ----------
-    loo : LeaveOneOut
-    score : float
-        Mean of the smaller half of the squared standardised errors.
-    energy : float
-        yᵀv; of a least-squares fit y_Sᵀ A_SS⁻¹ y_S, centred.
-    scales : (RowScales, float) or None
-        Of the rows and of the noise, once they have been asked for.
-    """
-
-    loo: LeaveOneOut
-    score: float
-    energy: float
-    scales: tuple[RowScales, float] | None = None
-
-
-class _AdaptiveSearch:
-    """Which labels to keep, and the noise scale, from leave-one-out residuals: `judged`.
-
-    Two traps: with many bad labels the least-squares residuals all look alike, so a scale
-    taken there flags nothing; and at the bottom of the path in ξ the fit is forced to
-    zero. So the whole path is walked and each point is scored by the smaller half of its
-    squared standardised leave-one-out residuals; the best few are starts, from each of
-    which "fit the kept, flag by leave-one-out" is repeated to a fixed point; from the one
-    with the best score, less its doubtful members, it is repeated once more. Then groups of
-    dropped labels that bear each other out come back (`reinstatement`). μ = 2ℓλ is that of
-    all labels throughout.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        removal: float,
-        trusted: Mask,
-        *,
-        rough: bool = False,
-        quick: bool = False,
-    ) -> None:
-        self.problem, self.removal, self.trusted = problem, removal, trusted
-        self.n_starts, self.slack = (
-            (1, PATH_SLACK * len(problem.y)) if quick else (N_STARTS, 0.0)
-        )
-        self.is_large = is_large(problem)
-        # Whether a few labels may still change when the search ends.
-        self.among_many = rough or self.is_large
-        self.mu, self.weights = problem.mu, problem.weights
-        self.ground = ground(problem)
-        self.floor = NOISE_FLOOR * self.ground.spread
-        share = SETTLED_SHARE if self.is_large else ROUGHLY_SETTLED_SHARE
-        self.few = share * len(problem.y) if self.among_many else 0.0
-        self.history: list[float] = []
-        self.steps = 0
-        self.known: dict[bytes, _Candidate] = {}
-        self.judged: JudgedLabels
-
-    def first_look(self) -> Mask:
-        """Labels to keep by some fits only, the first to the half that all labels bear out."""
-        self._factor()
-        loo = self._fit(np.ones(len(self.mu), dtype=bool)).loo
-        sizes = np.abs(loo.residuals) / loo.inflation
-        kept = sizes <= robust.weighted_median(sizes, self.weights)
-        for _ in range(FIRST_ROUNDS):
-            before, kept = kept, self._inside(self._fit(kept))
-            if np.array_equal(before, kept):
-                break
-        return kept
-
-    def run(self) -> JudgedLabels:
-        """Judge the labels; see also `judged`."""
-        self._factor()
-        if self.is_large:
-            starts = [self._from_some()]
-        else:
-            starts = sorted(self._path(), key=lambda candidate: candidate.score)
-            starts = starts[: self.n_starts]
-        ends: list[tuple[Mask, _Candidate]] = []
-        for start in starts:
-            ends.append(self._fixed_point(start))
-            if len(ends) > 1 and np.sum(ends[-1][0] != ends[-2][0]) <= self.few:
-                break  # two ways led to the same labels
-        kept, candidate = min(ends, key=lambda end: end[1].score)
-        if not self.is_large:
-            kept, candidate = self._fixed_point(self._without_excused(candidate))
-            kept, candidate = self._with_reinstated(kept, candidate)
-        # Once more with the scale of the kept labels; repeating this would spiral inwards.
-        sigma = thresholds.noise_scale(candidate.loo, self.weights, kept, self.floor)
-        del self.source  # the inverse is as large as the Gram matrix
-        scales, _ = self._scales(candidate)
-        cuts = self._cuts(candidate.loo, scales, sigma)
-        kept = self._keep(candidate.loo, cuts)
-        self.judged = JudgedLabels(kept, sigma, candidate.loo.residuals, cuts)
-        return self.judged
-
-    def _factor(self) -> None:
-        border = self.problem.fit_intercept
-        self.source = self.problem.gram.inverse_source(self.mu, border=border)
-
-    def _candidate(
-        self, solution: Solution, threshold: float, first: LeaveOneOut | None = None
-    ) -> _Candidate:
-        residuals = self.problem.residuals(solution)
-        if first is None:
-            loo = leave_one_out(self.problem, solution, residuals, self.mu, threshold)
-        else:
-            loo = rough_leave_one_out(first, solution, residuals, self.mu)
-        standardised = (loo.residuals / loo.inflation) ** 2
-        score = robust.mean_of_smaller_half(standardised, self.weights)
-        return _Candidate(loo, score, float(self.problem.y @ solution.v))
-
-    def _path(self) -> list[_Candidate]:
-        """From least squares downwards, each solve started at the last."""
-        solution = solve(self.problem, np.inf, source=self.source)
-        threshold = largest_residual(self.problem, solution)
-        candidates = [self._candidate(solution, np.inf)]
-        total = float(self.weights.sum())
-        for _ in range(PATH_STEPS):
-            threshold = self._next_threshold(solution, threshold)
-            if not threshold >= self.floor:
-                break
-            solution = solve(
-                self.problem,
-                threshold,
-                source=self.source,
-                start=solution,
-                max_iter=newton.PATIENCE,
-                slack=self.slack,
-            )
-            self.steps += solution.n_iter
-            free = float(self.weights[solution.free].sum())
-            if free < FEWEST_FREE * total or units(self.weights, solution.free) < 2.0:
-                break
-            self.history.append(threshold)
-            best = min(candidate.score for candidate in candidates)
-            candidates.append(self._candidate(solution, threshold, candidates[0].loo))
-            if free < 0.85 * total and candidates[-1].score > WORTH_GOING_ON * best:
-                break
-        return candidates
-
-    def _from_some(self) -> _Candidate:
-        """A start for all labels from the search over evenly spaced ones.
-
-        What their fit leaves of the other labels are leave-one-out residuals already.
-        """
-        some, rows = evenly_spaced(self.problem)
-        search = _AdaptiveSearch(some, self.removal, self.trusted[rows], rough=True)
-        solution = solve(some.using(search.run().kept), np.inf)
-        self.history, self.steps = search.history, search.steps + solution.n_iter
-        v = np.zeros_like(self.problem.y)
-        v[rows] = solution.v
-        residuals = self.problem.y - solution.intercept - self.problem.gram.matvec(v)
-        nothing = np.zeros_like(residuals)
-        loo = LeaveOneOut(residuals, nothing, self.mu, self.problem.gram.missing)
-        return _Candidate(loo, np.inf, np.nan)
-
-    def _next_threshold(self, solution: Solution, threshold: float) -> float:
-        """Lower by PATH_RATIO, and so far that PATH_SHARE more of the labels are bound."""
-        residuals = np.abs(self.problem.residuals(solution))
-        bound = float(self.weights[~solution.free].sum() / self.weights.sum())
-        share = max(0.0, 1.0 - bound - PATH_SHARE)
-        level = robust.weighted_quantile(residuals, self.weights, share)
-        return min(PATH_RATIO * threshold, level)
-
-    def _without_excused(self, candidate: _Candidate) -> _Candidate:
-        """The fit without labels that are kept only because little is known of their rows.
-
-        A bad label at the edge of the data passes for that reason, and may then speak against
-        good neighbours until these are dropped. Left out, it meets them as they are.
-        """
-        for _ in range(STRICT_ROUNDS):
-            candidate = self._fit(self._inside(candidate, excuse=False))
-        return candidate
-
-    def _with_reinstated(self, kept: Mask, candidate: _Candidate) -> tuple[Mask, _Candidate]:
-        """Take back groups of dropped labels, the best first, while the evidence grows.
-
-        Of a group only those come back that lie inside their cuts once it is in use.
-        """
-        for _ in range(MOST_ROUNDS):
-            if np.all(kept):
-                break
-            labels = self._dropped(kept, candidate)
-            best, gain = None, 0.0
-            for group in reinstatement.best_groups(labels):
-                joined = kept.copy()
-                joined[labels.rows[group]] = True
-                group = group[self._inside(self._fit(joined))[labels.rows[group]]]
-                reached = reinstatement.evidence_gain(labels, group) if len(group) else 0.0
-                if reached > gain:
-                    best, gain = group, reached
-            if best is None:
-                break
-            kept = kept.copy()
-            kept[labels.rows[best]] = True
-            candidate = self._fit(kept)
-        return kept, candidate
-
-    def _dropped(self, kept: Mask, candidate: _Candidate) -> Dropped:
-        """The labels that are not kept, for `reinstatement`."""
-        scales, sigma = self._scales(candidate)
-        border = self.problem.fit_intercept
-        least = float(self.weights[kept].sum()) * self.floor**2 / float(np.mean(self.mu))
-        return reinstatement.dropped(
-            kept,
-            candidate.loo.residuals,
-            self.source.factor(kept).schur_complement(border=border),
-            self.mu,
-            self._cuts(candidate.loo, scales, sigma),
-            self.ground,
-            max(candidate.energy, least),
-            border=border,
-        )
-
-    def _scales(self, candidate: _Candidate) -> tuple[RowScales, float]:
-        """The scale of every row and σ̂ of most labels."""
-        if candidate.scales is None:
-            loo = candidate.loo
-            rows = thresholds.row_scales(loo, self.ground)
-            sigma = thresholds.scale_of_most(loo, rows, self.weights, self.removal, self.floor)
-            candidate.scales = rows, sigma
-        return candidate.scales
-
-    def _cuts(self, loo: LeaveOneOut, scales: RowScales, sigma: float) -> Vector:
-        return thresholds.cuts(loo.residuals, scales.at(sigma), self.weights, self.removal)
-
-    def _inside(self, candidate: _Candidate, *, excuse: bool = True) -> Mask:
-        """Labels to keep by the errors of a fit; without `excuse` noise alone counts."""
-        scales, sigma = self._scales(candidate)
-        scales = scales if excuse else scales.without_excuse()
-        return self._keep(candidate.loo, self._cuts(candidate.loo, scales, sigma))
-
-    def _keep(self, loo: LeaveOneOut, cuts: Vector) -> Mask:
-        """Labels inside their cut, at least half of them, and all trusted ones."""
-        ratios = thresholds.share_of(loo.residuals, cuts)
-        kept = (ratios <= 1.0) | self.trusted
-        if self.weights[kept].sum() < 0.5 * self.weights.sum():
-            kept = (ratios <= robust.weighted_median(ratios, self.weights)) | self.trusted
-        return kept
-
-    def _fixed_point(self, start: _Candidate) -> tuple[Mask, _Candidate]:
-        """Fit the kept labels, flag by leave-one-out, until the kept ones stay."""
-        candidate = start
-        seen: list[Mask] = []
-        for _ in range(MOST_ROUNDS):
-            kept = self._inside(candidate)
-            if any(np.array_equal(kept, earlier) for earlier in seen):
-                first = next(i for i, m in enumerate(seen) if np.array_equal(kept, m))
-                kept = np.logical_or.reduce(seen[first:])
-                return kept, self._fit(kept)
-            again = bool(seen) and self.among_many
-            settled = again and np.sum(kept != seen[-1]) < self.few
-            seen.append(kept)
-            # Among many labels a few do not change what the others leave of the variance.
-            candidate = self._fit(kept, candidate.loo if again else None)
-            if settled:
-                break
-        return kept, candidate
-
-    def _fit(self, kept: Mask, first: LeaveOneOut | None = None) -> _Candidate:
-        """Least squares on the kept labels at the μ of all; leave-one-out for all."""
-        key = np.packbits(kept).tobytes()
-        if key not in self.known:
-            solution = solve(self.problem.using(kept), np.inf, source=self.source)
-            self.known[key] = self._candidate(solution, np.inf, first)
-        return self.known[key]
-
-
-def cuts_for(
-    problem: Problem, loo: LeaveOneOut, sigma: float | None, removal: float
-) -> tuple[float, Vector]:
-    """σ̂ (estimated on the labels in use unless given) and the cut of every row."""
-    known = ground(problem)
-    if sigma is None:
-        floor = NOISE_FLOOR * known.spread
-        sigma = thresholds.noise_scale(loo, problem.weights, problem.active, floor)
-    scales = thresholds.row_scales(loo, known).at(sigma)
-    return sigma, thresholds.cuts(loo.residuals, scales, problem.weights, removal)
-
-
-def ground(problem: Problem) -> Ground:
-    """What the labels and the kernel say before any fit."""
-    y, weights = problem.y, problem.weights
-    return Ground(
-        y=y,
-        weights=weights,
-        centre=robust.weighted_median(y, weights) if problem.fit_intercept else 0.0,
-        spread=robust.label_scale(y, weights),
-        mean_variance=mean_variance(problem),
-    )
-
-
-def is_large(problem: Problem) -> bool:
-    """Whether some labels are searched before all of them."""
-    return len(problem.y) > SEARCH_LABELS and problem.gram.coarse_step > 0
-
-
-def evenly_spaced(problem: Problem) -> tuple[Problem, np.ndarray]:
-    """The problem on some labels of a large one, and which."""
-    rows = np.arange(0, len(problem.y), problem.gram.coarse_step)
-    return problem.on_some(rows, problem.gram.subset(rows)), rows
-
-
-def mean_variance(problem: Problem) -> float:
-    """K̄, the mean prior variance: mean Q_ii, less the mean of Q with an intercept."""
-    if is_large(problem):
-        problem, _ = evenly_spaced(problem)
-    share = problem.weights / problem.weights.sum()
-    mean = float(share @ problem.gram.diagonal)
-    if not problem.fit_intercept:
-        return mean
-    centred = mean - problem.gram.mean(share)
-    # Rows that are all alike leave rounding here, of either sign.
-    return centred if centred > 1e-10 * mean else 0.0

@@ -12,7 +12,7 @@ that choose ξ from the residuals of the fit itself, so that `threshold_` is a f
                                              ξ grows with l: the mean even of skewed noise
                                              with heavy tails, where `madn` would be biased
 
-`adaptive` (see `refinement`) uses leave-one-out residuals instead and drops labels.
+`adaptive` uses leave-one-out residuals instead and drops labels.
 """
 
 from __future__ import annotations
@@ -22,31 +22,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from activehuber._typing import Mask, Vector
+from activehuber.labels.rule import DEFAULT_RULE, LabelRule
 from activehuber.numerics.robust import MAD_TO_SIGMA, weighted_median, weighted_quantile
 from activehuber.solver.leave_one_out import LeaveOneOut, units
 
-# 95 % efficiency under Gaussian noise: where labels are bound but none is dropped.
-EFFICIENT = 1.345
-# Share of the labels inside the threshold of the rule `quantile`.
-BOUND_FROM = 0.9
-# No cut falls below so many times the scale of its row.
-LEAST_CUT = 2.0
-# At so many times its cut a label is bad beyond doubt and says nothing of the noise.
-BEYOND_DOUBT = 1.5
-# How often such labels are put aside and the scale is taken again.
-SCALE_ROUNDS = 3
-# Noise often grows with the level of the labels: its scale is also taken in windows of this
-# share of the labels, but not of fewer than so many.
-WINDOW = 0.15
-WINDOW_ROWS = 30
-WINDOW_STOPS = 16
+# Numbers that windows may hold at once.
 WINDOW_NUMBERS = 20_000
-# Sizes are compared at this share of them, which no bad labels reach unless they are most.
-LOW_SHARE = 0.35
 # Quality of a dropped label at most.
 HIGHEST_DROPPED = 0.499
-# Growth is taken at this discount: windows differ by chance.
-DOUBT = 0.7
 
 
 def noise_scale(loo: LeaveOneOut, weights: Vector, among: Mask, floor: float) -> float:
@@ -63,7 +46,7 @@ def noise_scale(loo: LeaveOneOut, weights: Vector, among: Mask, floor: float) ->
 # --- rules for ξ ------------------------------------------------------------------------
 
 
-def madn(residuals: Vector, weights: Vector) -> float:
+def madn(residuals: Vector, weights: Vector, rule: LabelRule = DEFAULT_RULE) -> float:
     """ξ = 1.345 MADN(r): close to the mean, with half of the labels as breakdown point.
 
     Use it when most noise is Gaussian and bad labels are to be bound, not dropped.
@@ -71,6 +54,7 @@ def madn(residuals: Vector, weights: Vector) -> float:
     Parameters
     ----------
     residuals, weights : ndarray of shape (l,)
+    rule : LabelRule, optional
 
     Returns
     -------
@@ -86,10 +70,10 @@ def madn(residuals: Vector, weights: Vector) -> float:
     1.994
     """
     deviations = np.abs(residuals - weighted_median(residuals, weights))
-    return EFFICIENT * MAD_TO_SIGMA * weighted_median(deviations, weights)
+    return rule.efficient * MAD_TO_SIGMA * weighted_median(deviations, weights)
 
 
-def quantile(residuals: Vector, weights: Vector) -> float:
+def quantile(residuals: Vector, weights: Vector, rule: LabelRule = DEFAULT_RULE) -> float:
     """ξ = the 0.9 quantile of |r|: one label in ten is bound, the others count as in a mean.
 
     Use it when about so many labels are bad, whatever their size.
@@ -97,6 +81,7 @@ def quantile(residuals: Vector, weights: Vector) -> float:
     Parameters
     ----------
     residuals, weights : ndarray of shape (l,)
+    rule : LabelRule, optional
 
     Returns
     -------
@@ -110,7 +95,7 @@ def quantile(residuals: Vector, weights: Vector) -> float:
     >>> quantile(np.arange(1.0, 11.0), np.ones(10))
     9.0
     """
-    return weighted_quantile(np.abs(residuals), weights, BOUND_FROM)
+    return weighted_quantile(np.abs(residuals), weights, rule.inside)
 
 
 def tuning_free(residuals: Vector, weights: Vector, dof: float) -> float:
@@ -207,73 +192,81 @@ class RowScales:
         return replace(self, unknown=np.zeros_like(self.unknown))
 
 
-def row_scales(loo: LeaveOneOut, ground: Ground) -> RowScales:
+def row_scales(loo: LeaveOneOut, ground: Ground, rule: LabelRule) -> RowScales:
     """See `RowScales`."""
     predicted = ground.y - loo.residuals - ground.centre
     inflation = loo.inflation
-    noise = inflation * growth_along(predicted, loo.residuals / inflation, ground.weights)
+    errors = loo.residuals / inflation
+    noise = inflation * growth_along(predicted, errors, ground.weights, rule)
     if ground.mean_variance <= 0.0:
         return RowScales(noise, np.zeros_like(noise))
     share = (loo.variance + loo.missing) / ground.mean_variance
     return RowScales(noise, share * np.hypot(0.5 * ground.spread, predicted))
 
 
-def growth_along(level: Vector, errors: Vector, weights: Vector) -> Vector:
+def growth_along(
+    level: Vector,
+    errors: Vector,
+    weights: Vector,
+    rule: LabelRule,
+    *,
+    most_at_once: int = WINDOW_NUMBERS,
+) -> Vector:
     """By how much errors are larger than usual at rows of a similar level, shape (l,), >= 1.
 
-    Rows are ranked by level; a window of WINDOW of their weight (and of WINDOW_ROWS at least)
+    Rows are ranked by level; a window of a share of their weight (and of some rows at least)
     slides over the ranks, and between its stops the growth is interpolated by level.
     """
     total = float(weights.sum())
     unit = total / units(weights, np.ones(len(weights), dtype=bool))
-    width = min(total, max(WINDOW * total, WINDOW_ROWS * unit))
+    width = min(total, max(rule.window * total, rule.window_rows * unit))
     order = np.lexsort((np.abs(errors), level))  # ties must not depend on the order of rows
     ends = np.cumsum(weights[order])
     starts, sizes, ranked = ends - weights[order], np.abs(errors[order]), level[order]
-    centres = np.linspace(0.5 * width, total - 0.5 * width, WINDOW_STOPS)
+    centres = np.linspace(0.5 * width, total - 0.5 * width, rule.window_stops)
     stops = ranked[np.minimum(np.searchsorted(ends, centres), len(ranked) - 1)]
     low, high = centres[:, None] - 0.5 * width, centres[:, None] + 0.5 * width
     # How much of each row's weight lies in each window, rows from small to large errors: one
     # sort serves all windows.
     by_size = np.argsort(sizes, kind="stable")
     # All windows at once while that is small, else one after the other.
-    at_once = WINDOW_STOPS if len(level) <= WINDOW_NUMBERS else 1
+    at_once = rule.window_stops if len(level) <= most_at_once else 1
     places = []
-    for first in range(0, WINDOW_STOPS, at_once):
+    for first in range(0, rule.window_stops, at_once):
         here = slice(first, first + at_once)
         inside = np.minimum(ends[by_size], high[here]) - np.maximum(starts[by_size], low[here])
         cumulated = np.cumsum(np.maximum(inside, 0.0), axis=1)
-        reached = cumulated >= LOW_SHARE * cumulated[:, -1:] * (1.0 - 1e-12)
+        reached = cumulated >= rule.low_share * cumulated[:, -1:] * (1.0 - 1e-12)
         places.append(np.argmax(reached, axis=1))
     local = sizes[by_size][np.concatenate(places)]
-    usual = weighted_quantile(sizes, weights[order], LOW_SHARE)
+    usual = weighted_quantile(sizes, weights[order], rule.low_share)
     if usual == 0.0:
         return np.ones_like(level)
-    return np.maximum(1.0, DOUBT * np.interp(level, stops, local) / usual)
+    return np.maximum(1.0, rule.growth_discount * np.interp(level, stops, local) / usual)
 
 
-def cuts(errors: Vector, scales: Vector, weights: Vector, removal: float) -> Vector:
+def cuts(errors: Vector, scales: Vector, weights: Vector, rule: LabelRule) -> Vector:
     """How far |e_i| may go: `removal` times the scale of the row, or less among many bad ones.
 
     See `even_odds`.
     """
-    return scales * even_odds(share_of(errors, scales), weights, removal)
+    return scales * even_odds(share_of(errors, scales), weights, rule)
 
 
 def scale_of_most(
-    loo: LeaveOneOut, scales: RowScales, weights: Vector, removal: float, floor: float
+    loo: LeaveOneOut, scales: RowScales, weights: Vector, rule: LabelRule, floor: float
 ) -> float:
     """σ̂ of the labels that are not far beyond their cuts.
 
     A fifth of bad labels make the median of all |e| too large by a third. Those beyond
-    BEYOND_DOUBT cuts are put aside, and again with the scale that is left; those near the cut
+    doubt are put aside, and again with the scale that is left; those near the cut
     stay, or good labels would go one after the other.
     """
     among = np.ones(len(weights), dtype=bool)
     sigma = noise_scale(loo, weights, among, floor)
-    for _ in range(SCALE_ROUNDS):
-        limits = cuts(loo.residuals, scales.at(sigma), weights, removal)
-        near = share_of(loo.residuals, limits) <= BEYOND_DOUBT
+    for _ in range(rule.scale_rounds):
+        limits = cuts(loo.residuals, scales.at(sigma), weights, rule)
+        near = share_of(loo.residuals, limits) <= rule.beyond_doubt
         if np.array_equal(near, among) or weights[near].sum() < 0.5 * weights.sum():
             break
         among = near
@@ -281,7 +274,7 @@ def scale_of_most(
     return sigma
 
 
-def even_odds(ratios: Vector, weights: Vector, removal: float) -> float:
+def even_odds(ratios: Vector, weights: Vector, rule: LabelRule) -> float:
     """The |e|/scale from which a label is more likely bad than good, at most `removal`.
 
     Good labels are Gaussian. Bad ones, of share π, are spread evenly up to twice the median
@@ -291,13 +284,14 @@ def even_odds(ratios: Vector, weights: Vector, removal: float) -> float:
 
     Few labels beyond leave `removal` as it is; a fifth of them bring 3.5 down to about 2.6.
     """
-    beyond = ratios > removal
+    beyond = ratios > rule.removal
     share = float(weights[beyond].sum() / weights.sum())
     if share == 0.0 or share >= 0.5:
-        return removal
+        return rule.removal
     reach = 2.0 * weighted_median(ratios[beyond], weights[beyond])
     odds = (1.0 - share) / share * 2.0 * reach / np.sqrt(2.0 * np.pi)
-    return float(min(removal, max(np.sqrt(2.0 * np.log(max(odds, 1.0))), LEAST_CUT)))
+    even = max(np.sqrt(2.0 * np.log(max(odds, 1.0))), rule.least_cut)
+    return float(min(rule.removal, even))
 
 
 def share_of(errors: Vector, limits: Vector) -> Vector:

@@ -1,7 +1,7 @@
 """At which width labels are judged.
 
 Among wrong labels the kernel that predicts best is narrow, so that each of them spoils little.
-To judge a label, its row has to be foretold by the others, even where the nearest are wrong
+To judge a label, its row has to be predicted by the others, even where the nearest are wrong
 too, and a wider kernel hears more of them. How wide, the labels say themselves: those that a
 first look does not doubt, S, are taken for a Gaussian process,
 
@@ -13,7 +13,6 @@ Only the judgement is made there; the fit to the labels that stay has the model'
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -26,28 +25,20 @@ from activehuber.operators.protocol import Gram
 from activehuber.problem.problem import Problem
 from activehuber.solver.leave_one_out import units
 
-# Factors of γ that are tried.
-FACTORS = (1.0, 0.5, 0.25)
-# Labels, repetitions counted, on which the width is decided: fewer say nothing, more cost time.
-FEWEST, MOST = 30.0, 200
 
-# (factor of γ, some labels) -> their Q; None for all labels.
-Wider = Callable[[float, np.ndarray | None], Gram]
-
-
-def some_labels(problem: Problem) -> tuple[np.ndarray, Vector]:
-    """Up to MOST labels and the weights they have there, whatever the order of the rows.
+def some_labels(problem: Problem, most: int) -> tuple[np.ndarray, Vector]:
+    """Up to so many labels and the weights they have there, whatever the order of the rows.
 
     Labels are ranked by size, equal ones by the mean of their rows of Q, and taken at even
     distances of weight. A label of weight k > 1 is so many labels, of which some are taken.
     """
     weights = problem.weights
-    if units(weights, np.ones(len(weights), dtype=bool)) <= MOST:
+    if units(weights, np.ones(len(weights), dtype=bool)) <= most:
         return np.arange(len(weights)), weights
     nearness = problem.gram.matvec(weights / weights.sum())
     order = np.lexsort((nearness, problem.y))
     ends = np.cumsum(weights[order])
-    places = np.searchsorted(ends, (np.arange(MOST) + 0.5) * ends[-1] / MOST)
+    places = np.searchsorted(ends, (np.arange(most) + 0.5) * ends[-1] / most)
     rows, times = np.unique(order[places], return_counts=True)
     return rows, times * np.minimum(weights[rows], 1.0)
 

@@ -5,7 +5,6 @@ Q(θ) = Σ c² K(θ) ,    γ = e^θ times what it was, one θ for all features o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +12,8 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.special import xlogy
 
 from activehuber._typing import Matrix, Vector
+from activehuber.fitting.fit import reduced_gram
+from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.kernel import Kernel
 from activehuber.numerics.linalg import multiply
 
@@ -108,6 +109,25 @@ def _by_sizes(W: Matrix, X: Matrix) -> Vector:
 
 
 @dataclass(frozen=True)
+class FitWithGraph:
+    """A fit with a graph, or with agreement between views: these make Q depend on the ridge.
+
+    Attributes
+    ----------
+    settings : Settings
+    data : Data
+    """
+
+    settings: Settings
+    data: Data
+
+    def gram(self, point: Point) -> Matrix:
+        """Q on all labelled rows at the widths and the ridge of a point, shape (l, l)."""
+        settings = settings_at(self.settings, point, self.data.total_weight)
+        return reduced_gram(settings, self.data)
+
+
+@dataclass(frozen=True)
 class Family:
     """Q(θ) = Σ c² K(θ): all that the search may move, for one choice of kernels.
 
@@ -119,9 +139,9 @@ class Family:
     n_widths : int
         Log factors in θ.
     manifold : float
-    reduce : callable or None
-        (θ, m) → Q on all labelled rows where a graph or agreement between views makes Q
-        depend on the ridge too; such a family is looked at, but not moved.
+    fit : FitWithGraph or None
+        Whose Q is meant, where there is a graph or agreement between views; such a family is
+        looked at, but not moved.
     rows : ndarray of int or None
         The labelled rows that are meant; None: all.
     """
@@ -130,13 +150,13 @@ class Family:
     parts: tuple[MovableKernel, ...]
     n_widths: int
     manifold: float = 0.0
-    reduce: Callable[[Vector, float], Matrix] | None = None
+    fit: FitWithGraph | None = None
     rows: np.ndarray | None = None
 
     def gram(self, theta: Vector, ridge: float) -> Matrix:
         """Q of shape (l, l), fresh."""
-        if self.reduce is not None:
-            Q = self.reduce(theta, ridge)
+        if self.fit is not None:
+            Q = self.fit.gram(Point(self, theta, float(np.log(ridge))))
             return Q if self.rows is None else Q[np.ix_(self.rows, self.rows)].copy()
         total = None
         for part in self.parts:
@@ -155,9 +175,13 @@ class Family:
                 out += part.slopes(theta, part.at(theta).gram(part.X), M)
         return out
 
+    def with_graph(self, fit: FitWithGraph) -> Family:
+        """The same kernels in a fit with a graph, or with agreement between views."""
+        return replace(self, manifold=fit.settings.manifold, fit=fit)
+
     def take(self, rows: np.ndarray) -> Family:
         """The same on some of the rows."""
-        if self.reduce is not None:
+        if self.fit is not None:
             known = np.arange(len(self.parts[0].X)) if self.rows is None else self.rows
             return replace(self, rows=known[rows])
         if any(part.kernel.name == "precomputed" for part in self.parts):
@@ -203,3 +227,15 @@ class Point:
             if new.moves:
                 theta[new.place] = self.theta[old.place]
         return Point(many, theta, self.log_ridge)
+
+
+def settings_at(settings: Settings, point: Point, total_weight: float) -> Settings:
+    """The settings with the widths and the alpha of a point."""
+    parts = zip(settings.views, point.family.parts, strict=True)
+    views = tuple(replace(view, kernel=part.at(point.theta)) for view, part in parts)
+    return replace(
+        settings,
+        views=views,
+        alpha=point.ridge / (2.0 * total_weight),
+        manifold=point.family.manifold or settings.manifold,
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
-from activehuber.labels import refinement
+from activehuber.labels.adaptive import adaptive
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError, multiply
 from activehuber.operators.dense import DenseGram
@@ -115,7 +115,7 @@ def _fit(problem: Problem, trusted: Mask, mode: Mode) -> tuple[Problem, Solution
     """The problem with the labels left in use, and its solution."""
     if mode.removal is None:
         return problem, solve(problem, mode.threshold)
-    trace = refinement.adaptive(problem, mode.removal, trusted, MOST_STEPS, _unheard)
+    trace = adaptive(problem, mode.removal, trusted, MOST_STEPS, _unheard)
     return trace.problem, trace.solution
 
 

@@ -2,7 +2,7 @@
 
 Every point is first judged by the adaptive threshold, and widths and ridge are moved along the
 slopes of the leave-one-out `criterion` of the labels it kept: bad labels take no part in that,
-unless least squares on all labels foretells others as well, which leaves no label in doubt.
+unless least squares on all labels predicts others as well, which leaves no label in doubt.
 Kernels are moved one by one, then added up and moved together, with a width each: a rough one
 and a smooth one see structure at two scales.
 
@@ -21,11 +21,16 @@ from typing import Any
 import numpy as np
 
 from activehuber._typing import Matrix, Vector
-from activehuber.labels import refinement
+from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.selection.candidates import Family, MovableKernel, Point
-from activehuber.selection.criterion import ObservedLabels, evidence, improve, surprise
+from activehuber.selection.candidates import Family, FitWithGraph, MovableKernel, Point
+from activehuber.selection.criterion import (
+    ObservedLabels,
+    evidence,
+    improve,
+    negative_log_marginal_likelihood,
+)
 from activehuber.selection.scoring import (
     Mode,
     common_scale,
@@ -141,8 +146,8 @@ class Plan:
     removals : tuple of float or None
         Settings of `removal` to decide between; None binds labels at a small threshold and
         drops none, inf is least squares.
-    with_graph : tuple of callables
-        Each turns a family into one with a graph, to be tried at the best points.
+    graphs : tuple of dict of str to FitWithGraph
+        Fits with a graph, by the names of the families, to be tried at the best points.
     without_graph : bool
         Whether the families themselves may be chosen.
     random_state : int
@@ -156,8 +161,8 @@ class Plan:
     move: bool = True
     move_ridge: bool = True
     relevance: bool = False
-    removals: tuple[float | None, ...] = (refinement.DEFAULT_REMOVAL, None, np.inf)
-    with_graph: tuple[Callable[[Family], Family], ...] = ()
+    removals: tuple[float | None, ...] = (DEFAULT_RULE.removal, None, np.inf)
+    graphs: tuple[dict[str, FitWithGraph], ...] = ()
     without_graph: bool = True
     random_state: int = 0
     report: Callable[[str], Any] = lambda line: None
@@ -178,7 +183,7 @@ def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> Se
         One a kernel, on all labelled rows, with one width.
     """
     finite = [r for r in plan.removals if r is not None and np.isfinite(r)]
-    mode = Mode(finite[0] if finite else refinement.DEFAULT_REMOVAL)
+    mode = Mode(finite[0] if finite else DEFAULT_RULE.removal)
     adds_up = len(families) > 1 and plan.without_graph and plan.move
     twins = _twins(families) if adds_up else {}
     trials = _look([f for f in families if f.name not in twins], labels, plan, mode)
@@ -216,7 +221,7 @@ def _twins(families: Sequence[Family]) -> dict[str, Family]:
 
 
 def _all_may_stay(point: Point, labels: ObservedLabels, plan: Plan, mode: Mode) -> bool:
-    """Whether least squares on all labels foretells others nearly as well as without some.
+    """Whether least squares on all labels predicts others nearly as well as without some.
 
     If so, widths and ridge are moved for all labels: those that a good but wider model would
     keep are not lost to a first look at a poor one.
@@ -297,7 +302,7 @@ def _move_classes(start: Point, labels: ObservedLabels, plan: Plan) -> Point:
             everyone,
             steps,
             move_ridge=plan.move_ridge,
-            goal=surprise,
+            goal=negative_log_marginal_likelihood,
             ridge_range=CLASS_RIDGE_RANGE,
         )
         here = replace(there, family=here.family)
@@ -315,7 +320,7 @@ def _scored_by_evidence(Q: Matrix, labels: ObservedLabels, ridge: float) -> floa
 def _with_graphs(point: Point, plan: Plan) -> list[Point]:
     """The point with every graph and three ridges."""
     moves = (0.0, -np.log(10.0), np.log(10.0)) if plan.move_ridge else (0.0,)
-    families = [make(point.family) for make in plan.with_graph]
+    families = [point.family.with_graph(fits[point.family.name]) for fits in plan.graphs]
     return [
         Point(family, point.theta, point.log_ridge + move)
         for family in families
@@ -357,7 +362,7 @@ def grid(
     for family in families:
         Q, theta = None, None
         for point in grid_points(family.take(rows), plan):
-            if Q is None or point.theta is not theta or family.reduce is not None:
+            if Q is None or point.theta is not theta or family.fit is not None:
                 Q, theta = point.gram(), point.theta
             yield family, point, Q
 
@@ -386,7 +391,7 @@ def _move(
     rows = _subset(len(labels), at_most, plan.random_state + 1)
     some = labels.take(rows)
     verdict = judge(start.gram(rows), some, start.ridge, mode)
-    if verdict is None or start.family.reduce is not None:
+    if verdict is None or start.family.fit is not None:
         return [start]
     scale = common_scale([verdict.errors], some.weights)
     level = robust_loss(verdict.errors, some.weights, scale)
@@ -496,7 +501,7 @@ def _polish(best: Trial, labels: ObservedLabels, plan: Plan) -> Point:
     """A few more steps on more rows than the moves were made on, if they help."""
     rows = _subset(len(labels), RANK_ROWS, plan.random_state + 3)
     some, whole = labels.take(rows), best.point
-    if whole.family.reduce is not None:
+    if whole.family.fit is not None:
         return whole
     here = replace(whole, family=whole.family.take(rows))
     before = judge(here.gram(), some, here.ridge, best.mode)
@@ -545,7 +550,7 @@ def _best_bound(
     point: Point, Q: Matrix, labels: ObservedLabels, move_ridge: bool
 ) -> tuple[Point, Mode] | None:
     """The ridge for labels bound at a small ξ, by leave-one-out errors, and that mode."""
-    first = judge(Q, labels, point.ridge, Mode(refinement.DEFAULT_REMOVAL))
+    first = judge(Q, labels, point.ridge, Mode(DEFAULT_RULE.removal))
     if first is None:
         return None
     scale = robust_scale(first.errors[first.kept], labels.weights[first.kept])
@@ -553,7 +558,7 @@ def _best_bound(
     if scale <= 0.0 or spread <= 0.0:
         return None
     # Without noise ξ would fall to where rounding decides which labels are bound.
-    mode = Mode(None, BIND_AT * max(scale, refinement.NOISE_FLOOR * spread))
+    mode = Mode(None, BIND_AT * max(scale, DEFAULT_RULE.noise_floor * spread))
     ridges = [mode.threshold / (pull * spread) for pull in PULLS] if move_ridge else []
     points = [replace(point, log_ridge=float(np.log(ridge))) for ridge in ridges] or [point]
     seen = []

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from activehuber._typing import Matrix, Vector
-from activehuber.fitting.fit import reduced_gram
+from activehuber._typing import Vector
 from activehuber.fitting.settings import Data, Settings
-from activehuber.labels import refinement
+from activehuber.labels.adaptive import rounded_labels
+from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.numerics import robust
-from activehuber.selection.candidates import VIEWS, WIDTH_KERNELS, Family, MovableKernel, Point
+from activehuber.selection.candidates import (
+    VIEWS,
+    WIDTH_KERNELS,
+    Family,
+    FitWithGraph,
+    MovableKernel,
+    Point,
+)
 from activehuber.selection.criterion import ObservedLabels
 from activehuber.selection.scoring import Mode, judge
 from activehuber.selection.search import (
@@ -48,7 +55,7 @@ def labels_of(data: Data, fit_intercept: bool) -> tuple[ObservedLabels, float]:
     y, weights = data.y[rows, 0], data.weights[rows]
     centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
     scale = robust.label_scale(y, weights) or 1.0
-    y = refinement.rounded_labels(y - centre, scale)
+    y = rounded_labels(y - centre, scale, DEFAULT_RULE)
     return ObservedLabels(y, weights, data.trusted[rows, 0], fit_intercept), scale
 
 
@@ -76,18 +83,6 @@ def family_of(settings: Settings, data: Data, *, move_widths: bool) -> Family:
         )
     name = str(settings.views[0].kernel.name) if m == 1 else VIEWS
     return Family(name, tuple(parts), int(any(part.moves for part in parts)))
-
-
-def settings_at(settings: Settings, point: Point, total_weight: float) -> Settings:
-    """The settings with the widths and the alpha of a point."""
-    parts = zip(settings.views, point.family.parts, strict=True)
-    views = tuple(replace(view, kernel=part.at(point.theta)) for view, part in parts)
-    return replace(
-        settings,
-        views=views,
-        alpha=point.ridge / (2.0 * total_weight),
-        manifold=point.family.manifold or settings.manifold,
-    )
 
 
 def choose(
@@ -135,7 +130,7 @@ def grid_errors(
     labels, scale = labels_of(data, candidates[0].fit_intercept)
     families, plan = _prepare(candidates, data, manifolds, plan, True)
     everything = list(families) if plan.without_graph else []
-    everything += [make(family) for make in plan.with_graph for family in families]
+    everything += [f.with_graph(fits[f.name]) for fits in plan.graphs for f in families]
     for family, point, Q in grid(everything, np.arange(len(labels)), plan):
         for removal in plan.removals:
             if removal is None:
@@ -167,32 +162,18 @@ def _prepare(
 ) -> tuple[list[Family], Plan]:
     """Families, one a candidate, and the plan with its graphs."""
     coupled = candidates[0].agreement > 0.0
-    total = data.total_weight
     families = [family_of(each, data, move_widths=move_widths) for each in candidates]
-    of_kernel = {f.name: each for f, each in zip(families, candidates, strict=True)}
-    graphs = [float(m) for m in manifolds if m > 0.0 or coupled]
-    makers = tuple(_WithGraph(of_kernel, manifold, data, total) for manifold in graphs)
+    names = [family.name for family in families]
+    graphs = tuple(
+        {
+            name: FitWithGraph(replace(each, manifold=float(manifold)), data)
+            for name, each in zip(names, candidates, strict=True)
+        }
+        for manifold in manifolds
+        if manifold > 0.0 or coupled
+    )
     plain = not coupled and any(m == 0.0 for m in manifolds)
-    return families, replace(plan, with_graph=makers, without_graph=plain)
-
-
-@dataclass(frozen=True)
-class _WithGraph:
-    """Makes a family whose Q knows the graph, or the agreement between views."""
-
-    of_kernel: dict[str, Settings]
-    manifold: float
-    data: Data
-    total_weight: float
-
-    def __call__(self, family: Family) -> Family:
-        settings = replace(self.of_kernel[family.name], manifold=self.manifold)
-
-        def reduce(theta: Vector, ridge: float) -> Matrix:
-            point = Point(family, theta, float(np.log(ridge)))
-            return reduced_gram(settings_at(settings, point, self.total_weight), self.data)
-
-        return replace(family, manifold=self.manifold, reduce=reduce)
+    return families, replace(plan, graphs=graphs, without_graph=plain)
 
 
 def default_plan(total_weight: float, alpha: float | None = None, **changes) -> Plan:
