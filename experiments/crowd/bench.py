@@ -36,22 +36,13 @@ from sklearn.svm import SVR
 from threadpoolctl import threadpool_limits
 
 from activehuber._typing import Mask, Matrix, Vector
-from activehuber.crowd.counter import (
-    FOLDS,
-    Counter,
-    contiguous_folds,
-    features_in_words,
-    fit_counter,
-)
-from activehuber.crowd.features import (
-    Described,
-    Scene,
-    describe_frames,
-    find_backgrounds,
-    make_scene,
-    with_level,
-)
+from activehuber.crowd.background import find_backgrounds, with_level
+from activehuber.crowd.counter import Counter, fit_counter
+from activehuber.crowd.features import Described, describe_frames
 from activehuber.crowd.frames import Frames, open_frames
+from activehuber.crowd.preparation import features_in_words
+from activehuber.crowd.scene import Scene, make_scene
+from activehuber.crowd.search import FOLDS, contiguous_folds
 from activehuber.data.rows import cores
 from activehuber.data.tables import TableError
 from experiments.paper import data

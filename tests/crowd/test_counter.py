@@ -7,22 +7,13 @@ import pytest
 
 from activehuber import HLRegressor
 from activehuber.crowd import counter as module
-from activehuber.crowd import features
-from activehuber.crowd.counter import (
-    CounterSearch,
-    Footage,
-    Setting,
-    Tried,
-    contiguous_folds,
-    fit_counter,
-    frames_to_use,
-    held_out,
-    parameters,
-    scaling_of,
-    thinned,
-)
-from activehuber.crowd.features import Described
+from activehuber.crowd.background import find_backgrounds, with_level
+from activehuber.crowd.counter import fit_counter, frames_to_use, held_out, thinned
+from activehuber.crowd.features import Described, describe_frames
 from activehuber.crowd.frames import open_frames, write_images
+from activehuber.crowd.preparation import Footage, Setting, parameters, scaling_of
+from activehuber.crowd.scene import make_scene
+from activehuber.crowd.search import FOLDS, CounterSearch, Tried, choose, contiguous_folds
 from activehuber.crowd.synthetic import synthetic_camera
 from activehuber.data.tables import TableError
 from tests import oracles
@@ -238,7 +229,7 @@ def test_learnt_weights_of_views_silence_one_that_knows_nothing(rng):
     assert weights[1] < 0.5 * weights[0]
     params, _ = search.parameters(replace(views, weights=tuple(weights)))
     np.testing.assert_array_equal(params["view_weights"], weights)
-    chosen = module.choose(search, uncounted=False, report=lambda line: None)
+    chosen = choose(search, uncounted=False, report=lambda line: None)
     assert chosen.joint == () and chosen.weights[1] < 0.5 * chosen.weights[0]
 
 
@@ -250,7 +241,7 @@ def test_counts_that_are_not_believed_have_no_say_in_the_choice(rng):
     chosen = []
     for y in (clean, dirty):
         search = search_of(described, y)
-        chosen.append(module.choose(search, uncounted=False, report=lambda line: None))
+        chosen.append(choose(search, uncounted=False, report=lambda line: None))
     assert np.flatnonzero(~search.believed).tolist() == [3, 20, 30]
     there = search_of(described, clean)
     scores = [np.mean(np.abs(held_out(there, each, np.inf))) for each in chosen]
@@ -264,7 +255,7 @@ def test_held_out_errors_equal_fits_without_the_fold(rng, bound):
     found = held_out(search, Setting(lag=1), bound)
     params, part = search.parameters(Setting(lag=1))
     rows, y = search.footage.rows(Setting(lag=1))[0][part], search.y[part]
-    for train, test in module.contiguous_folds(len(y), module.FOLDS[0]):
+    for train, test in contiguous_folds(len(y), FOLDS[0]):
         model = HLRegressor(**params, threshold=bound).fit(rows[train], y[train])
         np.testing.assert_allclose(found[test], y[test] - model.predict(rows[test]), atol=1e-6)
 
@@ -355,14 +346,14 @@ def camera(tmp_path_factory):
     folder = tmp_path_factory.mktemp("frames")
     write_images(folder, clip.images())
     frames = open_frames(folder)
-    scene = features.make_scene(frames.height, frames.width, motion=True)
+    scene = make_scene(frames.height, frames.width, motion=True)
 
     def silent(done, total):
         pass
 
-    backgrounds = features.find_backgrounds(frames, scene, silent)
-    scene = features.with_level(frames, scene, backgrounds)
-    return clip, features.describe_frames(frames, scene, backgrounds, silent)
+    backgrounds = find_backgrounds(frames, scene, silent)
+    scene = with_level(frames, scene, backgrounds)
+    return clip, describe_frames(frames, scene, backgrounds, silent)
 
 
 def without_motion(described):

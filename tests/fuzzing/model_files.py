@@ -30,9 +30,10 @@ from sklearn.pipeline import Pipeline
 from activehuber import HLClassifier, HLRegressor, HLRegressorCV, View
 from activehuber.crowd import model as crowd
 from activehuber.crowd.counter import Counter as CrowdCounter
-from activehuber.crowd.counter import CounterPart, Preparation, Scaling, Setting
-from activehuber.crowd.features import Described, Scene
+from activehuber.crowd.features import Described
 from activehuber.crowd.lasting import Components
+from activehuber.crowd.preparation import CounterPart, Preparation, Scaling, Setting
+from activehuber.crowd.scene import Scene
 from activehuber.data.encoding import TableFeatures
 from activehuber.data.tables import TableError
 from activehuber.persistence.archive import pack

@@ -13,24 +13,15 @@ import numpy as np
 
 import activehuber
 from activehuber._typing import Matrix, Vector
-from activehuber.crowd.counter import Counter, features_in_words, fit_counter
+from activehuber.crowd.background import Backgrounds, find_backgrounds, with_level
+from activehuber.crowd.counter import Counter, fit_counter
 from activehuber.crowd.counts import Counts, counts_csv, read_counts
-from activehuber.crowd.features import (
-    Backgrounds,
-    Described,
-    Scene,
-    describe_frames,
-    find_backgrounds,
-    look_at,
-    make_scene,
-    overlay,
-    perspective_line,
-    shrink,
-    with_level,
-)
+from activehuber.crowd.features import Described, describe_frames, look_at, overlay
 from activehuber.crowd.frames import Frames, Image, load_opencv, open_frames, read_image
 from activehuber.crowd.model import CrowdModel, check_same_camera, load_model, model_bytes
 from activehuber.crowd.page import CrowdReport, FrameLine, Picture, render
+from activehuber.crowd.preparation import features_in_words
+from activehuber.crowd.scene import Scene, make_scene, perspective_line, shrink
 from activehuber.data.tables import TableError, first_line, listed
 
 # Pictures on the page: counts not believed, and frames to check the foreground by.

@@ -9,10 +9,10 @@ from scipy.io import savemat
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-from activehuber.crowd.counter import CounterPart, Preparation, Scaling
 from activehuber.crowd.features import Described
 from activehuber.crowd.frames import write_images
 from activehuber.crowd.lasting import Components
+from activehuber.crowd.preparation import CounterPart, Preparation, Scaling
 from activehuber.crowd.synthetic import synthetic_camera
 from activehuber.data.tables import TableError
 from experiments.crowd import bench
