@@ -31,9 +31,9 @@ from activehuber import HLClassifier, HLRegressor, HLRegressorCV, View
 from activehuber.crowd import model as crowd
 from activehuber.crowd.counter import Counter as CrowdCounter
 from activehuber.crowd.features import Described
-from activehuber.crowd.lasting import Components
 from activehuber.crowd.preparation import CounterPart, Preparation, Scaling, Setting
 from activehuber.crowd.scene import Scene
+from activehuber.crowd.temporal import Components
 from activehuber.data.encoding import TableFeatures
 from activehuber.data.tables import TableError
 from activehuber.persistence.archive import pack

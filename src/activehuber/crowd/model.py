@@ -12,9 +12,9 @@ from scipy.linalg import LinAlgError, LinAlgWarning
 
 from activehuber.crowd.counter import Counter
 from activehuber.crowd.frames import Frames, Image
-from activehuber.crowd.lasting import Lasting
 from activehuber.crowd.preparation import CounterPart, Preparation, Scaling, Setting
 from activehuber.crowd.scene import MOTION, VIEWS, Scene, working_shape
+from activehuber.crowd.temporal import Lasting
 from activehuber.data.tables import TableError, first_line
 from activehuber.persistence.model_files import (
     CROWD_FORMAT,

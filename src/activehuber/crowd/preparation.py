@@ -15,8 +15,8 @@ import numpy as np
 from activehuber import graphs
 from activehuber._typing import Matrix, Vector
 from activehuber.crowd.features import Described
-from activehuber.crowd.lasting import Components, Lasting, lags
 from activehuber.crowd.scene import MOTION
+from activehuber.crowd.temporal import Components, Lasting, lags
 from activehuber.views import View
 
 # The views that one kernel takes together. Which ones to take is not chosen: folds tell too

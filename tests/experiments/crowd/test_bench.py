@@ -11,9 +11,9 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from activehuber.crowd.features import Described
 from activehuber.crowd.frames import write_images
-from activehuber.crowd.lasting import Components
 from activehuber.crowd.preparation import CounterPart, Preparation, Scaling
 from activehuber.crowd.synthetic import synthetic_camera
+from activehuber.crowd.temporal import Components
 from activehuber.data.tables import TableError
 from experiments.crowd import bench
 from experiments.paper import data

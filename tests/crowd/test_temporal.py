@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import RidgeCV
 
-from activehuber.crowd import lasting
-from activehuber.crowd.lasting import Components, in_common, lags, pairs
+from activehuber.crowd import temporal as lasting
+from activehuber.crowd.temporal import Components, in_common, lags, pairs
 
 
 def steady(rng, n, d, keeps=0.9, flicker=1.0, hidden=2):
