@@ -379,7 +379,7 @@ def ours(described: Described, given: Vector, *, uncounted: bool) -> Answer:
         middle - started,
         ended - middle,
         np.column_stack([columns["lower"], columns["upper"]]),
-        np.isin(described.numbers, counter.doubted),
+        np.isin(described.numbers, counter.flagged),
         counter,
     )
 

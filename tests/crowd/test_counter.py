@@ -157,7 +157,7 @@ def test_the_choice_is_made_by_refits_without_each_fold(rng):
         Setting(joint=(), agreement=1.0),
     ],
 )
-def test_uncounted_frames_are_foretold_as_a_fit_predicts_them(setting, rng):
+def test_uncounted_frames_are_predicted_as_a_fit_predicts_them(setting, rng):
     described, truth = made_up(rng)
     search = search_of(described, every_third(truth)[:, 0])
     search.look([setting], (setting.ridge,))
@@ -165,21 +165,21 @@ def test_uncounted_frames_are_foretold_as_a_fit_predicts_them(setting, rng):
     params, part = search.parameters(setting)
     rows = search.footage.rows(setting)[0]
     model = HLRegressor(**params, threshold=np.inf).fit(rows[part], search.y[part])
-    found = search.tried[setting].foretold
+    found = search.tried[setting].predicted
     np.testing.assert_allclose(found, model.predict(rows[search.uncounted]), atol=1e-6)
     # What is asked about uncounted frames changes nothing between counted ones.
     alone, with_others = search.problem(setting)[0], search.problem(setting, [1, 50])[0]
     np.testing.assert_allclose(with_others[:40, :40], alone, atol=1e-10)
 
 
-def tried_at(search, losses, foretold):
-    """Settings with made up errors of one size each, and counts foretold."""
-    k = np.count_nonzero(search.believed)
+def tried_at(search, losses, predicted):
+    """Settings with made up errors of one size each, and counts predicted."""
+    k = np.count_nonzero(search.kept)
     settings = [Setting(ridge=float(10 + i)) for i in range(len(losses))]
     wave = np.tile([1.0, 1.2], k // 2)
     search.tried = {
         each: Tried(np.array([size * wave, size * wave]), np.array(values, dtype=float))
-        for each, size, values in zip(settings, losses, foretold, strict=True)
+        for each, size, values in zip(settings, losses, predicted, strict=True)
     }
     return settings
 
@@ -233,7 +233,7 @@ def test_learnt_weights_of_views_silence_one_that_knows_nothing(rng):
     assert chosen.joint == () and chosen.weights[1] < 0.5 * chosen.weights[0]
 
 
-def test_counts_that_are_not_believed_have_no_say_in_the_choice(rng):
+def test_flagged_counts_have_no_say_in_the_choice(rng):
     described, truth = made_up(rng)
     clean = every_third(truth)[:, 0]
     dirty = clean.copy()
@@ -242,7 +242,7 @@ def test_counts_that_are_not_believed_have_no_say_in_the_choice(rng):
     for y in (clean, dirty):
         search = search_of(described, y)
         chosen.append(choose(search, uncounted=False, report=lambda line: None))
-    assert np.flatnonzero(~search.believed).tolist() == [3, 20, 30]
+    assert np.flatnonzero(~search.kept).tolist() == [3, 20, 30]
     there = search_of(described, clean)
     scores = [np.mean(np.abs(held_out(there, each, np.inf))) for each in chosen]
     assert scores[1] < 1.1 * scores[0]
@@ -285,7 +285,7 @@ def test_later_frames_are_learnt_from_and_the_counted_ones_fitted_again(
     found = fitted.learning(others)
     preparation = fitted.preparation.learning(others.values, others.numbers)
     for part, before in zip(preparation.parts, fitted.preparation.parts, strict=True):
-        assert part.lasting.n_frames == 240 and before.lasting.n_frames == 120
+        assert part.temporal.n_frames == 240 and before.temporal.n_frames == 120
     rows = preparation(described.values)
     used = np.arange(120) if setting.chain else np.arange(0, 120, 3)
     arguments = rows[used], described.numbers[used], preparation.columns, 40
@@ -312,7 +312,7 @@ def test_frames_that_are_known_already_are_counted_as_before(rng, monkeypatch):
     np.testing.assert_allclose(again, fitted.count(described)["count"], atol=1e-6)
 
 
-def test_frames_that_are_too_many_for_the_fit_teach_what_lasts(rng, monkeypatch):
+def test_frames_that_are_too_many_for_the_fit_teach_temporal_features(rng, monkeypatch):
     described, truth = made_up(rng, 300)
     monkeypatch.setattr(module, "MOST_ROWS", 200)
     counts = np.full((300, 1), np.nan)
@@ -320,7 +320,7 @@ def test_frames_that_are_too_many_for_the_fit_teach_what_lasts(rng, monkeypatch)
     monkeypatch.setattr(module, "choose", lambda search, **other: Setting(lag=1))
     fitted = fit_counter(described, counts, ("count",))
     (part,) = fitted.preparation.parts
-    assert part.lasting.n_frames == 300 and len(fitted.numbers) == 30
+    assert part.temporal.n_frames == 300 and len(fitted.numbers) == 30
     rows = fitted.preparation(described.values)
     np.testing.assert_allclose(fitted.model.X_fit_, rows[:90:3])
 
@@ -404,12 +404,12 @@ def test_uncounted_frames_are_counted(one_target):
     assert fitted.n_counted == N_COUNTED and len(told) >= 2
 
 
-def test_wrong_counts_are_doubted(one_target):
+def test_wrong_counts_are_flagged(one_target):
     *_, fitted, _ = one_target
     _, wrong = counted_and_wrong()
-    doubted = fitted.doubted
-    assert set(doubted[:N_WRONG]) == set(wrong + 1)
-    assert len(doubted) <= N_WRONG + 4
+    flagged = fitted.flagged
+    assert set(flagged[:N_WRONG]) == set(wrong + 1)
+    assert len(flagged) <= N_WRONG + 4
 
 
 def test_a_frame_that_cannot_be_read_has_no_count_and_harms_no_other(one_target):
@@ -435,7 +435,7 @@ def test_left_and_right_are_two_targets_of_one_count(camera):
     table = fitted.count(described)
     assert list(table)[:4] == ["count", "lower", "upper", "left"]
     np.testing.assert_allclose(table["count"], table["left"] + table["right"])
-    assert set(wrong + 1) <= set(fitted.doubted)
+    assert set(wrong + 1) <= set(fitted.flagged)
     rest = np.isnan(counts[:, 0])
     for name, truth in (("left", clip.left), ("right", clip.right), ("count", clip.counts)):
         prefix = "" if name == "count" else f"{name}_"
@@ -462,12 +462,12 @@ def test_without_uncounted_frames_only_counted_ones_are_in_the_fit(rng):
     assert np.mean(np.abs(fitted.count(described)["count"] - truth)) < 0.5
 
 
-def test_the_worst_counts_are_doubted_first(rng):
+def test_the_worst_counts_are_flagged_first(rng):
     described, truth = made_up(rng)
     counts = every_third(truth)
     counts[[9, 60, 90], 0] += [12.0, 6.0, 25.0]
     fitted = fit_counter(described, counts, ("count",))
-    assert fitted.doubted[:3].tolist() == [91, 10, 61]
+    assert fitted.flagged[:3].tolist() == [91, 10, 61]
 
 
 def test_frames_that_are_all_alike_get_the_mean_count(rng):

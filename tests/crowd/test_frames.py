@@ -241,7 +241,7 @@ def test_video(tmp_path, ending):
 def test_progress_of_a_long_video(tmp_path, monkeypatch):
     path = tmp_path / "a.avi"
     write_video(path, [shade(9)] * 8, 10)
-    monkeypatch.setattr(module, "TOLD_EVERY", 4)
+    monkeypatch.setattr(module, "PROGRESS_STRIDE", 4)
     told = []
     open_frames(path, progress=lambda share, words: told.append((share, words)))
     assert told == [(0.5, "finding frames: 4"), (1.0, "finding frames: 8")]

@@ -1,9 +1,9 @@
-"""Features and some counts -> a count for every frame, and the counts not to believe.
+"""Features and some counts -> a count for every frame, and the counts to flag.
 
-Features are scaled block by block, reduced to what lasts of them from frame to frame, and
+Features are scaled block by block, reduced to what they predict of the frames around, and
 fitted by `HLRegressor`: one Gaussian kernel of two views or one a view, a chain over
 consecutive frames as the graph, agreement between the views (`search` chooses). Counts
-that the adaptive threshold drops take no part in the choice nor in the last fit, which binds
+that the adaptive threshold flags take no part in the choice nor in the last fit, which binds
 the others: what was replaced by a plausible number cannot be found, but it can be kept from
 pulling.
 """
@@ -56,17 +56,17 @@ class Counter:
         last entry stands for their sum.
     coverage : float
     held_out : float
-        Mean absolute error of believed counts on contiguous folds, of the whole count.
+        Mean absolute error of the counts kept on contiguous folds, of the whole count.
     values : ndarray of shape (n_rows, d)
         Features of the frames in the fit, counted or not.
     labels : ndarray of shape (n_rows, q)
-        Their believed counts, NaN where none.
+        Their counts that are kept, NaN where none.
     numbers : ndarray of shape (n_rows,), int
         Their numbers.
     n_counted : int
         How many of them are counted.
-    doubted : ndarray, int
-        Frames whose given count is not believed, worst first.
+    flagged : ndarray, int
+        Frames whose given count is flagged, worst first.
     """
 
     model: HLRegressor
@@ -80,10 +80,10 @@ class Counter:
     labels: Matrix
     numbers: np.ndarray
     n_counted: int
-    doubted: np.ndarray
+    flagged: np.ndarray
 
     def learning(self, described: Described) -> Counter:
-        """The same counter with what lasts learnt from frames to count too.
+        """The same counter with temporal features from frames to count too.
 
         What was chosen stays as it is; the counted frames are fitted again.
         """
@@ -179,10 +179,10 @@ def fit_counter(
     rows, preparation = footage.rows(setting)
     report(f"fitting {len(part)} frames, {len(search.counted)} of them counted")
     first, bound = _judged(params, rows[part], counts[part])
-    believed = counts.copy()
-    believed[part] = np.where(first.removed_.reshape(len(part), -1), np.nan, counts[part])
-    columns = [*believed.T, believed.sum(axis=1)] if len(names) > 1 else [*believed.T]
-    labels = believed[part] if len(names) > 1 else believed[part, 0]
+    kept = counts.copy()
+    kept[part] = np.where(first.removed_.reshape(len(part), -1), np.nan, counts[part])
+    columns = [*kept.T, kept.sum(axis=1)] if len(names) > 1 else [*kept.T]
+    labels = kept[part] if len(names) > 1 else kept[part, 0]
     intervals = [
         _interval(CounterSearch(footage, c), setting, bound, coverage) for c in columns
     ]
@@ -195,14 +195,14 @@ def fit_counter(
         coverage=coverage,
         held_out=intervals[-1][1],
         values=described.values[part],
-        labels=believed[part],
+        labels=kept[part],
         numbers=described.numbers[part],
         n_counted=len(search.counted),
-        doubted=_worst_first(first, described.numbers[part]),
+        flagged=_worst_first(first, described.numbers[part]),
     )
     if not uncounted:
         return counter
-    # Frames that are too many for the fit teach what lasts too.
+    # Frames that are too many for the fit teach temporal features too.
     others = np.setdiff1d(np.flatnonzero(described.readable), footage.everyone)
     return counter.learning(described.some(others))
 
@@ -218,7 +218,7 @@ def _interval(
 
 
 def _worst_first(model: HLRegressor, numbers: np.ndarray) -> np.ndarray:
-    """Frames whose count a model has dropped, worst first."""
+    """Frames whose count a model has flagged, worst first."""
     removed = model.removed_.reshape(len(numbers), -1).any(axis=1)
     # A frame with one of two targets given has no quality of the other.
     quality = np.nan_to_num(model.label_quality_.reshape(len(numbers), -1), nan=1.0)
@@ -227,10 +227,10 @@ def _worst_first(model: HLRegressor, numbers: np.ndarray) -> np.ndarray:
 
 
 def _judged(params: dict[str, Any], rows: Matrix, counts: Matrix) -> tuple[HLRegressor, float]:
-    """A fit that drops counts not to believe, and what binds the others in the last one.
+    """A fit that drops the flagged counts, and what binds the others in the last one.
 
-    Counts that were dropped for a slip are trusted in another fit: frames next to each other
-    are near copies, so that with few people leave-one-out doubts counts that are off by one or
+    Counts that were flagged for a slip are trusted in another fit: frames next to each other
+    are near copies, so that with few people leave-one-out flags counts that are off by one or
     less. These are no mistakes, but how people count.
     """
     model = HLRegressor(**params)

@@ -34,7 +34,7 @@ WIDEST_STEP = 1000
 # Timestamps this many steps apart have lost a frame between them.
 GAP = 1.5
 # Frames of a video between two words on how far it is.
-TOLD_EVERY = 100
+PROGRESS_STRIDE = 100
 # Log level of OpenCV, and the variable and the level of its video library.
 SILENT = 0
 FFMPEG_LOG, FFMPEG_SILENT = "OPENCV_FFMPEG_LOGLEVEL", "-8"
@@ -313,7 +313,7 @@ def _open_video(path: Path, progress: Callable[[float, str], None]) -> Frames:
         # Containers may lie about their length; grabbing all is the only way to know.
         while capture.grab():
             times.append(capture.get(cv2.CAP_PROP_POS_MSEC))
-            if len(times) % TOLD_EVERY == 0:
+            if len(times) % PROGRESS_STRIDE == 0:
                 share = min(1.0, len(times) / promised) if promised > 0 else 0.0
                 progress(share, f"finding frames: {len(times):,}")
     if not times:

@@ -1,6 +1,6 @@
 """Features as they were described -> rows of a fit, and the parameters of that fit.
 
-Features are scaled block by block, reduced to what lasts of them from frame to frame, and seen
+Features are scaled block by block, reduced to what they predict of the frames around, and seen
 by one Gaussian kernel of two views or by one a view.
 """
 
@@ -16,7 +16,7 @@ from activehuber import graphs
 from activehuber._typing import Matrix, Vector
 from activehuber.crowd.features import Described
 from activehuber.crowd.scene import MOTION
-from activehuber.crowd.temporal import Components, Lasting, lags
+from activehuber.crowd.temporal import Components, TemporalFeatures, lags
 from activehuber.views import View
 
 # The views that one kernel takes together. Which ones to take is not chosen: folds tell too
@@ -31,7 +31,8 @@ class Setting:
     Attributes
     ----------
     lag : int
-        Features are what lasts of them over so many frames; 0 for features as they are.
+        Features are what they predict of the frames so far before and after; 0 for features
+        as they are.
     joint : tuple of str
         Views that one kernel takes together; empty for one kernel a view, all of them.
     width : float
@@ -71,7 +72,7 @@ class Scaling:
 
 
 @dataclass(frozen=True, eq=False)
-class CounterPart:
+class KernelFeatures:
     """Features that one kernel sees.
 
     Attributes
@@ -79,25 +80,25 @@ class CounterPart:
     name : str
     columns : ndarray of shape (k,), int
         Of all features.
-    lasting : Lasting or None
+    temporal : TemporalFeatures or None
         What is made of them; None leaves them as they are.
     """
 
     name: str
     columns: np.ndarray
-    lasting: Lasting | None
+    temporal: TemporalFeatures | None
 
-    def learning(self, rows: Matrix, numbers: np.ndarray) -> CounterPart:
-        """The same with what lasts learnt from further frames too, with features (n, k)."""
-        if self.lasting is None:
+    def learning(self, rows: Matrix, numbers: np.ndarray) -> KernelFeatures:
+        """The same with temporal features from further frames too, with features (n, k)."""
+        if self.temporal is None:
             return self
-        lasting = self.lasting.learning(rows, numbers)
-        return self if lasting is self.lasting else replace(self, lasting=lasting)
+        temporal = self.temporal.learning(rows, numbers)
+        return self if temporal is self.temporal else replace(self, temporal=temporal)
 
     @property
     def width(self) -> int:
         """How many features there are in the end."""
-        return len(self.columns) if self.lasting is None else len(self.lasting.frames)
+        return len(self.columns) if self.temporal is None else len(self.temporal.frames)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,21 +106,21 @@ class Preparation:
     """From features as they were described to rows of the fit."""
 
     scaling: Scaling
-    parts: tuple[CounterPart, ...]
+    parts: tuple[KernelFeatures, ...]
 
     def __call__(self, values: Matrix) -> Matrix:
         """Rows of the fit (n, k) from features (n, d)."""
         scaled = self.scaling(values)
         found = [
             scaled[:, part.columns]
-            if part.lasting is None
-            else scaled[:, part.columns] @ part.lasting.of_features
+            if part.temporal is None
+            else scaled[:, part.columns] @ part.temporal.of_features
             for part in self.parts
         ]
         return found[0] if len(found) == 1 else np.hstack(found)
 
     def learning(self, values: Matrix, numbers: np.ndarray) -> Preparation:
-        """The same with what lasts learnt from further frames too, with features (n, d)."""
+        """The same with temporal features from further frames too, with features (n, d)."""
         scaled = self.scaling(values)
         parts = [part.learning(scaled[:, part.columns], numbers) for part in self.parts]
         same = all(new is old for new, old in zip(parts, self.parts, strict=True))
@@ -195,7 +196,7 @@ class Footage:
 
     @cached_property
     def lags(self) -> tuple[int, ...]:
-        """Over how many frames to ask what lasts; empty where that cannot be learnt."""
+        """Lags of temporal features to try; empty where none can be learnt."""
         return tuple(lags(self._scaled, self.described.numbers[self.everyone]))
 
     def rows(self, setting: Setting) -> tuple[Matrix, Preparation]:
@@ -218,10 +219,10 @@ class Footage:
             ]
             columns = np.concatenate([np.arange(c.start, c.stop) for c in used])
             name = " and ".join(names)
-            lasting = None
+            temporal = None
             if setting.lag > 0:
-                lasting = self._components_of(name, columns).lasting(setting.lag)
-            parts.append(CounterPart(name, columns, lasting))
+                temporal = self._components_of(name, columns).predicting(setting.lag)
+            parts.append(KernelFeatures(name, columns, temporal))
         return Preparation(self.scaling, tuple(parts))
 
     def _components_of(self, name: str, columns: np.ndarray) -> Components:
@@ -235,4 +236,4 @@ def features_in_words(setting: Setting) -> str:
     """What is made of the features, in words."""
     if setting.lag == 0:
         return "features as they are"
-    return f"what lasts over {setting.lag} frame{'s' if setting.lag > 1 else ''}"
+    return f"temporal features, lag {setting.lag}"

@@ -32,10 +32,10 @@ RIDGES = (1e-3, 3e-3, 1e-2, 3e-2)
 CHAINS = (10.0, 100.0)
 AGREEMENTS = (0.1, 1.0)
 FOLDS = (5, 2)
-# Believed counts from which on a kernel a view, and its weight, can be decided on.
+# Counts kept from which on a kernel a view, and its weight, can be decided on.
 FEWEST_FOR_VIEWS = 100
-# Uncounted frames that settings foretell.
-MOST_FORETOLD = 400
+# Uncounted frames that settings predict.
+MOST_PREDICTED = 400
 # A setting whose loss is higher by so much has a voice smaller by e. What is clearly better is
 # better by so many standard errors.
 DOUBT, CLEAR = 0.2, 2.0
@@ -56,14 +56,14 @@ class Tried:
     Attributes
     ----------
     errors : ndarray of shape (2, k)
-        Of the k believed counts on five contiguous folds, and on two halves: these ask a
+        Of the k counts kept on five contiguous folds, and on two halves: these ask a
         setting to carry on beyond what it has seen, as it will have to.
-    foretold : ndarray of shape (u,)
+    predicted : ndarray of shape (u,)
         Counts of some uncounted frames.
     """
 
     errors: Matrix
-    foretold: Vector
+    predicted: Vector
 
 
 class CounterSearch:
@@ -77,7 +77,7 @@ class CounterSearch:
         Counts, NaN where uncounted.
     counted, uncounted : ndarray, int
         Frames that have a count, and some of those that have none but may take part.
-    believed : ndarray of shape (l,), bool
+    kept : ndarray of shape (l,), bool
         Counts that take part in the choice.
     tried : dict of Setting to Tried
     """
@@ -86,8 +86,8 @@ class CounterSearch:
         self.footage, self.y = footage, y
         self.counted = np.flatnonzero(~np.isnan(y) & footage.described.readable)
         others = np.setdiff1d(footage.everyone, self.counted)
-        self.uncounted = others[evenly(len(others), MOST_FORETOLD)]
-        self.believed = np.ones(len(self.counted), dtype=bool)
+        self.uncounted = others[evenly(len(others), MOST_PREDICTED)]
+        self.kept = np.ones(len(self.counted), dtype=bool)
         self.tried: dict[Setting, Tried] = {}
 
     def parameters(self, setting: Setting) -> tuple[dict[str, Any], np.ndarray]:
@@ -129,46 +129,48 @@ class CounterSearch:
         return Q[np.ix_(order, order)], replace(labels, y=scale * labels.y).take(order)
 
     def learnt_weights(self, setting: Setting) -> tuple[float, ...]:
-        """c of the views, from the believed counts."""
+        """c of the views, from the counts kept."""
         params, part = self.parameters(setting)
         y = self.y.copy()
-        y[self.counted[~self.believed]] = np.nan
+        y[self.counted[~self.kept]] = np.nan
         model = HLRegressor(**params | {"view_weights": "learn"}, threshold=np.inf)
         model.fit(self.footage.rows(setting)[0][part], y[part])
         return tuple(float(c) for c in model.view_weights_)
 
-    def disbelieve(self, setting: Setting) -> None:
-        """Leave out of the choice the counts that a setting drops."""
+    def flag(self, setting: Setting) -> None:
+        """Leave out of the choice the counts that a setting flags."""
         verdict = judge(*self.problem(setting), setting.ridge, Mode(DEFAULT_REMOVAL))
         if verdict is not None:
-            self.believed = verdict.kept
+            self.kept = verdict.kept
 
     def look(self, settings: Iterable[Setting], ridges: Sequence[float]) -> None:
         """Try settings, each at several ridges."""
-        kept = np.flatnonzero(self.believed)
-        folds = [np.array_split(np.arange(len(kept)), k) for k in FOLDS]
+        places = np.flatnonzero(self.kept)
+        folds = [np.array_split(np.arange(len(places)), k) for k in FOLDS]
         for setting in settings:
             missing = [replace(setting, ridge=ridge) for ridge in ridges]
             missing = [each for each in missing if each not in self.tried]
             if not missing:
                 continue
             whole, labels = self.problem(setting, self.uncounted)
-            Q, labels = np.ascontiguousarray(whole[np.ix_(kept, kept)]), labels.take(kept)
-            across = whole[len(self.counted) :, kept]
+            Q, labels = np.ascontiguousarray(whole[np.ix_(places, places)]), labels.take(places)
+            across = whole[len(self.counted) :, places]
             for each in missing:
                 try:
                     P = projected_inverse(Q.copy(), each.ridge / labels.weights, True)
                     errors = np.stack([fold_errors(P, labels, parts) for parts in folds])
                 except BreakdownError:
                     continue  # a ridge too small for double precision
-                self.tried[each] = Tried(errors, foretold(Q, across, P, labels, each.ridge))
+                self.tried[each] = Tried(
+                    errors, predicted_counts(Q, across, P, labels, each.ridge)
+                )
 
     def losses(self) -> dict[Setting, Vector]:
-        """Of settings tried, of every believed count on both kinds of folds together."""
+        """Of settings tried, of every count kept, on both kinds of folds together."""
         if not self.tried:
             raise TableError("no setting could be fitted; are all frames alike?")
         several = [errors for each in self.tried.values() for errors in each.errors]
-        scale = common_scale(several, np.ones(np.count_nonzero(self.believed)))
+        scale = common_scale(several, np.ones(np.count_nonzero(self.kept)))
         return {
             setting: robust_losses(each.errors, scale).sum(axis=0)
             for setting, each in self.tried.items()
@@ -183,11 +185,11 @@ class CounterSearch:
         losses = {each: float(loss.mean()) for each, loss in self.losses().items()}
         least = min(losses.values())
         voices = [np.exp((least - loss) / DOUBT) for loss in losses.values()]
-        several = [self.tried[each].foretold for each in losses]
+        several = [self.tried[each].predicted for each in losses]
         together = np.average(several, axis=0, weights=voices)
 
         def apart(each: Setting) -> tuple[float, float]:
-            return float(np.sum((self.tried[each].foretold - together) ** 2)), losses[each]
+            return float(np.sum((self.tried[each].predicted - together) ** 2)), losses[each]
 
         return min(losses, key=apart)
 
@@ -204,7 +206,7 @@ class CounterSearch:
         return other if gains.mean() > CLEAR * error else than
 
 
-def foretold(
+def predicted_counts(
     Q: Matrix, across: Matrix, P: Matrix, labels: ObservedLabels, ridge: float
 ) -> Vector:
     """Counts of other frames by least squares, shape (u,).
@@ -236,7 +238,7 @@ def choose(search: CounterSearch, *, uncounted: bool, report: Report) -> Setting
     ----------
     search : CounterSearch
     uncounted : bool
-        Whether frames without a count may take part, in what lasts as in the graph.
+        Whether frames without a count may take part, in temporal features as in the graph.
     report : callable
         Gets a line a step.
 
@@ -245,21 +247,21 @@ def choose(search: CounterSearch, *, uncounted: bool, report: Report) -> Setting
     Setting
     """
     lags = (0, *search.footage.lags) if uncounted else (0,)
-    search.disbelieve(Setting(lag=lags[len(lags) // 2]))
+    search.flag(Setting(lag=lags[len(lags) // 2]))
     grid = [Setting(lag, width=width) for lag, width in product(lags, WIDTHS)]
     for last in (False, True):
         search.look(grid, RIDGES)
         best = search.agreed()
         report(f"{features_in_words(best)}, width {best.width:g}")
-        before = search.believed
+        before = search.kept
         if not last:
-            search.disbelieve(best)
-        if np.array_equal(before, search.believed):
+            search.flag(best)
+        if np.array_equal(before, search.kept):
             break
         search.tried = {}
     # More than one kernel without a graph has to be clearly better than that: folds are few.
     search.tried = {best: search.tried[best]}
-    if np.count_nonzero(search.believed) >= FEWEST_FOR_VIEWS:
+    if np.count_nonzero(search.kept) >= FEWEST_FOR_VIEWS:
         report("a kernel for every view, with equal and with learnt weights")
         views = replace(best, joint=())
         learnt = replace(views, weights=search.learnt_weights(views))

@@ -58,7 +58,8 @@ from activehuber.persistence.schema import (
 from activehuber.problem.problem import Certificate
 from activehuber.views import View
 
-FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 5
+FORMAT, CROWD_FORMAT = "activehuber model", "activehuber crowd model"
+VERSIONS = {FORMAT: 5, CROWD_FORMAT: 6}
 COMMANDS = {FORMAT: "activehuber predict", CROWD_FORMAT: "activehuber crowd count"}
 # What every file says of itself.
 HEAD = ("format", "version", "activehuber")
@@ -407,7 +408,7 @@ def state_bytes(kind: str, state: dict[str, Any], rule: Rule) -> bytes:
         rule(state, "model", {})
     except ValueError as error:
         raise TableError(f"the model cannot be saved: {first_line(error)}") from None
-    head = (kind, VERSION, activehuber.__version__)
+    head = (kind, VERSIONS[kind], activehuber.__version__)
     return pack({**dict(zip(HEAD, head, strict=True)), **state})
 
 
@@ -494,11 +495,11 @@ def _check_head(state: Any, kind: str, name: str) -> None:
         use = f"; it is one for {COMMANDS[str(found)]}" if known else ""
         raise TableError(f"{name} is no model for {COMMANDS[kind]}{use}")
     version = state.get("version")
-    if type(version) is not int or version != VERSION:
+    if type(version) is not int or version != VERSIONS[kind]:
         raise TableError(
             f"{name} has format {shown(version)}, but this version of activehuber reads "
-            f"{VERSION}; it was written by activehuber {shown(state.get('activehuber'))}: use "
-            "that, or make the model again"
+            f"{VERSIONS[kind]}; it was written by activehuber "
+            f"{shown(state.get('activehuber'))}: use that, or make the model again"
         )
 
 

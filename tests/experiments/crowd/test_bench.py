@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from activehuber.crowd.features import Described
 from activehuber.crowd.frames import write_images
-from activehuber.crowd.preparation import CounterPart, Preparation, Scaling
+from activehuber.crowd.preparation import KernelFeatures, Preparation, Scaling
 from activehuber.crowd.synthetic import synthetic_camera
 from activehuber.crowd.temporal import Components
 from activehuber.data.tables import TableError
@@ -234,23 +234,23 @@ def test_coverage_and_removed_share():
 def counter_with(d, *parts):
     """Only what peers take from a counter."""
     scaling = Scaling(np.full(d, 1.0), np.full(d, 2.0))
-    parts = parts or (CounterPart("size", np.arange(d), None),)
+    parts = parts or (KernelFeatures("size", np.arange(d), None),)
     return SimpleNamespace(preparation=Preparation(scaling, parts))
 
 
 def test_peers_get_the_features_ours_has_chosen(rng):
     values = rng.normal(size=(9, 5))
-    lasting = Components.of(rng.normal(size=(60, 3)), np.arange(60), most=2).lasting(1)
+    temporal = Components.of(rng.normal(size=(60, 3)), np.arange(60), most=2).predicting(1)
     scaled = (values - 1.0) / 2.0
-    counter = counter_with(5, CounterPart("edges and texture", np.array([2, 3, 4]), None))
+    counter = counter_with(5, KernelFeatures("edges and texture", np.array([2, 3, 4]), None))
     found = bench.same_features(counter, made(values))
     np.testing.assert_array_equal(found, scaled[:, 2:])
     parts = (
-        CounterPart("size", np.arange(2), None),
-        CounterPart("edges", np.array([2, 3, 4]), lasting),
+        KernelFeatures("size", np.arange(2), None),
+        KernelFeatures("edges", np.array([2, 3, 4]), temporal),
     )
     found = bench.same_features(counter_with(5, *parts), made(values))
-    wanted = np.hstack([scaled[:, :2], scaled[:, 2:] @ lasting.of_features])
+    wanted = np.hstack([scaled[:, :2], scaled[:, 2:] @ temporal.of_features])
     np.testing.assert_allclose(found, wanted)
 
 
