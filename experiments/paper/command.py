@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from activehuber.data.tables import TableError, check_outputs, first_line, write_file
-from experiments.paper.data import MissingDataError
+from experiments.paper.files import MissingDataError
 from experiments.paper.outcome import Outcome, Run, Table
 
 # Name on the command line -> module of this package and function in it.
 EXPERIMENTS = {
-    "time": ("solver", "running_time"),
+    "time": ("running_time", "running_time"),
     "cvx": ("solver", "reconstruction"),
     "curve": ("curve", "curve"),
     "noisy-labels": ("noisy_labels", "noisy_labels"),
