@@ -169,7 +169,7 @@ class Speed:
     what : str
     measured : float
     wanted : float or None
-        None if it is only told.
+        None if it is only reported.
     at_least : bool
         Whether more is better.
     """

@@ -89,8 +89,8 @@ def comparison_table(main: dict[str, Result], notes: list[str]) -> Table:
         cells += cells_of((name,), figures)
     quoted = ("MORR, given features (quoted)",)
     cells += [Cell(quoted, metric, None, value) for metric, value in _printed("MORR").items()]
-    told = [f"{name}: {chosen(main[name])}" for name in (WITH, WITHOUT)]
-    return Table("mall", "Mall, frames to count", ("method",), cells, DIGITS, notes + told)
+    settings = [f"{name}: {chosen(main[name])}" for name in (WITH, WITHOUT)]
+    return Table("mall", "Mall, frames to count", ("method",), cells, DIGITS, notes + settings)
 
 
 def _printed(method: str) -> dict[str, float | None]:
@@ -200,7 +200,7 @@ def protocol_notes(run: Run, task: Task) -> list[str]:
         f"Frames {numbers[0]}–{numbers[cut - 1]} train, {numbers[cut]}–{numbers[-1]} are "
         f"counted; {task.described.values.shape[1]} features a frame. MRE is the mean of "
         "|error| / count over frames with people in them. Removed: share of the counts given "
-        f"that were not believed. Coverage: share of the counts inside the "
+        f"that were flagged. Coverage: share of the counts inside the "
         f"{100 * COVERAGE:.0f} % intervals. Fit includes the choice of parameters, prediction "
         "is of all frames and includes the preparation of features.",
         "The paper's figures are its HLR (beside ours) and MORR, the best classical method in "

@@ -51,7 +51,7 @@ PACKAGES = (
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """What a user is to mend is told in one line, and the exit code is 2."""
+    """What a user is to mend is said in one line, and the exit code is 2."""
     try:
         yield
     except TableError as error:

@@ -236,7 +236,7 @@ def chosen(
     Z: np.ndarray,
     *,
     uncounted: bool,
-    told: Callable[[str], None],
+    note: Callable[[str], None],
 ) -> Model:
     """HLR with the setting that is best on contiguous folds of the training frames.
 
@@ -249,7 +249,7 @@ def chosen(
             tried += 1
             if own < error:
                 best, error = setting, own
-    told(f"{describe(best)}, of {tried} tried; mean absolute error on the folds {error:.2f}")
+    note(f"{describe(best)}, of {tried} tried; mean absolute error on the folds {error:.2f}")
     return hlr(best, X, y, Z, uncounted=uncounted)
 
 
@@ -295,7 +295,7 @@ def variations(best: Setting) -> list[Setting]:
 
 
 def hlr_methods(
-    run: Run, table: str, clip: Clip, told: Callable[[str], None]
+    run: Run, table: str, clip: Clip, note: Callable[[str], None]
 ) -> dict[str, Fit]:
     """HLR with the paper's parameters, by rule of thumb, and chosen on training frames."""
     printed = next(
@@ -327,13 +327,13 @@ def hlr_methods(
     for (name, own), uncounted in itertools.product(stages.items(), (False, True)):
         words = "with uncounted frames" if uncounted else "training frames alone"
         method = f"HLR chosen, {name}, {words}"
-        tell = partial(_tell, told, f"{clip.label}, {method}")
-        found[method] = partial(chosen, own, uncounted=uncounted, told=tell)
+        own_note = partial(_note, note, f"{clip.label}, {method}")
+        found[method] = partial(chosen, own, uncounted=uncounted, note=own_note)
     return found
 
 
-def _tell(told: Callable[[str], None], who: str, line: str) -> None:
-    told(f"{who}: {line}.")
+def _note(note: Callable[[str], None], who: str, line: str) -> None:
+    note(f"{who}: {line}.")
 
 
 # --- tables -----------------------------------------------------------------------------
@@ -371,9 +371,11 @@ _MADE: dict[tuple[bool, str], tuple[list[Result], list[str]]] = {}
 def hlr_results(run: Run, table: str, clips: Sequence[Clip]) -> tuple[list[Result], list[str]]:
     """All forms of HLR on all sequences, and what was chosen."""
     if (run.quick, table) not in _MADE:
-        told: list[str] = []
-        results = run_all(run, clips, lambda clip: hlr_methods(run, table, clip, told.append))
-        _MADE[run.quick, table] = (results, told)
+        choices: list[str] = []
+        results = run_all(
+            run, clips, lambda clip: hlr_methods(run, table, clip, choices.append)
+        )
+        _MADE[run.quick, table] = (results, choices)
     return _MADE[run.quick, table]
 
 
@@ -466,14 +468,14 @@ def crowd_multi(run: Run) -> Outcome:
     """Count people on Mall (and a substitute for UCSD) by HLR and the peers of tab:multi."""
     clips = usual_clips(run)
     results = run_all(run, clips, lambda clip: multi_peers(run))
-    own, told = hlr_results(run, "multi", clips)
+    own, choices = hlr_results(run, "multi", clips)
     results = by_sequence([*results, *own])
     metrics = ("MAE", "MSE", "MRE")
     cells = cells_of(results, "crowd_multi", metrics)
     cells += quoted_cells("crowd_multi", ("MLR", "MORR"), metrics)
     notes = [*NOTES, "The paper: 6.5 s to train and 0.4 s to test, 11 % of labels removed."]
     table = Table(
-        "multi", "tab:multi", ("sequence", "method"), cells, DIGITS, notes + told + [LOOKS]
+        "multi", "tab:multi", ("sequence", "method"), cells, DIGITS, notes + choices + [LOOKS]
     )
     return Outcome(
         "crowd-multi",
@@ -489,7 +491,7 @@ def crowd_semi(run: Run) -> Outcome:
     """The same beside semi-supervised methods, tab:semi."""
     clips = usual_clips(run)
     results = run_all(run, clips, lambda clip: semi_peers(run))
-    own, told = hlr_results(run, "multi", clips)
+    own, choices = hlr_results(run, "multi", clips)
     results = by_sequence([*results, *own])
     cells = cells_of(results, "crowd_semi", ("MSE", "MAE", "MRE"))
     note = (
@@ -498,7 +500,12 @@ def crowd_semi(run: Run) -> Outcome:
         "elastic net of scikit-learn, which uses no uncounted frames."
     )
     table = Table(
-        "semi", "tab:semi", ("sequence", "method"), cells, DIGITS, [*NOTES, note, *told, LOOKS]
+        "semi",
+        "tab:semi",
+        ("sequence", "method"),
+        cells,
+        DIGITS,
+        [*NOTES, note, *choices, LOOKS],
     )
     return Outcome(
         "crowd-semi",
@@ -514,7 +521,7 @@ def crowd_ryan(run: Run) -> Outcome:
     """The protocol of Ryan et al., tab:ryan."""
     clips = ryan_clips(run)
     results = run_all(run, clips, lambda clip: ryan_peers(run))
-    own, told = hlr_results(run, "ryan", clips)
+    own, choices = hlr_results(run, "ryan", clips)
     results = by_sequence([*results, *own])
     cells = cells_of(results, "crowd_ryan", ("MAE", "MRE"), percent=True)
     note = (
@@ -529,7 +536,7 @@ def crowd_ryan(run: Run) -> Outcome:
         ("sequence", "method"),
         cells,
         digits,
-        [note, *NOTES[1:3], *told, RYAN_LOOKS],
+        [note, *NOTES[1:3], *choices, RYAN_LOOKS],
     )
     return Outcome(
         "crowd-ryan",

@@ -88,8 +88,8 @@ def test_predictions_do_not_depend_on_the_test_counts(data_of, made, monkeypatch
         monkeypatch.setattr(crowd, "_MADE", {})
         clips = [crowd.mall(range(1, 121))]
         found.append(crowd.hlr_results(Run(True, print), "multi", clips))
-    (ones, told), (others, told_again) = found
-    assert told == told_again and "tried" in told[0]
+    (ones, choices), (others, choices_again) = found
+    assert choices == choices_again and "tried" in choices[0]
     for one, other in zip(ones, others, strict=True):
         np.testing.assert_array_equal(one.scored.predicted, other.scored.predicted)
         assert one.timed.removed == other.timed.removed
@@ -99,11 +99,11 @@ def test_predictions_do_not_depend_on_the_test_counts(data_of, made, monkeypatch
 def test_the_choice_predicts_and_removes_few(data_of, made):
     split = crowd.mall(range(1, 121)).split()
     stages = [lambda best: [crowd.Setting("linear", 1e-3), crowd.Setting("linear", 1e-5)]]
-    told = []
+    choices = []
     model = crowd.chosen(
-        stages, split.X_train, split.y_train, split.X_test, uncounted=True, told=told.append
+        stages, split.X_train, split.y_train, split.X_test, uncounted=True, note=choices.append
     )
-    assert "of 2 tried" in told[0]
+    assert "of 2 tried" in choices[0]
     assert np.mean(np.abs(model.predict() - made[1][120:])) < 1.5
     assert 0.0 <= model.removed < 0.2
 
