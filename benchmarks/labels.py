@@ -253,7 +253,7 @@ def corrupted_labels(without: str | None) -> None:
     print(f"\nCorrupted labels: {', '.join(UCI)}; {', '.join(CORRUPTIONS)}; seeds {SEEDS};")
     print(f"shares {SHARES}; at most 500 training rows, the rest test rows. MAE is divided by")
     print(
-        "that of HLRegressor at the same kernel, gamma and alpha with an oracle of the bad labels\n"
+        "that of HLRegressor, same kernel, gamma and alpha, with an oracle of the bad labels\n"
     )
     header = "| average precision | precision | recall | F1 | MAE / oracle | time, median |"
     groups: dict[str, dict[str, Tally]] = {}
