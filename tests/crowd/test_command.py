@@ -2,6 +2,7 @@
 
 import csv
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -156,7 +157,8 @@ def test_counting_the_same_frames_as_a_video_gives_nearly_the_same(camera, train
 
 
 def test_a_video_that_is_gone_through_moves_the_bar(camera, trained, monkeypatch):
-    monkeypatch.setattr("activehuber.crowd.frames.PROGRESS_STRIDE", 20)
+    by_twenty = partial(open_frames, stride=20)
+    monkeypatch.setattr(command, "open_frames", by_twenty)
     told = []
 
     def tell(share, words):

@@ -68,14 +68,13 @@ def test_folds_are_contiguous_and_leave_no_one_out():
         assert sorted([*train, *test]) == list(range(23))
 
 
-def test_frames_nearest_to_counted_ones_take_part_if_there_are_many(rng, monkeypatch):
-    monkeypatch.setattr(module, "MOST_ROWS", 30)
+def test_frames_nearest_to_counted_ones_take_part_if_there_are_many(rng):
     described, _ = made_up(rng, 100)
     values = described.values.copy()
     values[[11, 12, 60]] = np.nan
     described = replace(described, values=values, numbers=np.arange(100) * 2 + 1)
     counted = np.array([10, 50, 90])
-    found = frames_to_use(described, counted)
+    found = frames_to_use(described, counted, 30)
     assert len(found) == 30 and np.all(np.diff(found) > 0)
     assert set(counted) <= set(found) and not set(found) & {11, 12, 60}
 
@@ -86,20 +85,20 @@ def test_frames_nearest_to_counted_ones_take_part_if_there_are_many(rng, monkeyp
     assert max(map(apart, found)) <= min(map(apart, left_out))
     # All that are counted take part, however many.
     many = np.flatnonzero(described.readable)[:40]
-    np.testing.assert_array_equal(frames_to_use(described, many), many)
-    monkeypatch.setattr(module, "MOST_ROWS", 97)
-    assert frames_to_use(described, counted).tolist() == sorted(set(range(100)) - {11, 12, 60})
+    np.testing.assert_array_equal(frames_to_use(described, many, 30), many)
+    everyone = frames_to_use(described, counted, 97).tolist()
+    assert everyone == sorted(set(range(100)) - {11, 12, 60})
 
 
-def test_many_counts_are_thinned_evenly(monkeypatch):
+def test_many_counts_are_thinned_evenly():
     y = np.full(200, np.nan)
     y[20:120] = np.arange(100.0)
     np.testing.assert_array_equal(thinned(y), y)
-    monkeypatch.setattr(module, "MOST_COUNTED", 10)
-    kept = np.flatnonzero(~np.isnan(thinned(y)))
+    few = thinned(y, 10)
+    kept = np.flatnonzero(~np.isnan(few))
     assert len(kept) == 10 and kept[0] == 20 and kept[-1] == 119
     assert np.all(np.diff(kept) == 11)
-    np.testing.assert_array_equal(thinned(y)[kept], y[kept])
+    np.testing.assert_array_equal(few[kept], y[kept])
 
 
 # --- a setting --------------------------------------------------------------------------
@@ -314,11 +313,10 @@ def test_frames_that_are_known_already_are_counted_as_before(rng, monkeypatch):
 
 def test_frames_that_are_too_many_for_the_fit_teach_temporal_features(rng, monkeypatch):
     described, truth = made_up(rng, 300)
-    monkeypatch.setattr(module, "MOST_ROWS", 200)
     counts = np.full((300, 1), np.nan)
     counts[:90:3, 0] = truth[:90:3]
     monkeypatch.setattr(module, "choose", lambda search, **other: Setting(lag=1))
-    fitted = fit_counter(described, counts, ("count",))
+    fitted = fit_counter(described, counts, ("count",), most_rows=200)
     (part,) = fitted.preparation.parts
     assert part.temporal.n_frames == 300 and len(fitted.numbers) == 30
     rows = fitted.preparation(described.values)

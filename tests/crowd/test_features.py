@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from skimage.feature import graycomatrix, graycoprops, local_binary_pattern
 
-from activehuber.crowd import background as background_module
 from activehuber.crowd import features
 from activehuber.crowd.background import (
     Backgrounds,
@@ -381,17 +380,17 @@ def walker_frames(rng, count, gains, shape=(60, 80)):
     return empty, images
 
 
-def test_slow_light_is_followed_and_foreground_stays_the_walker(tmp_path, rng, monkeypatch):
-    monkeypatch.setattr(background_module, "STRETCH_FRAMES", 20)
-    monkeypatch.setattr(background_module, "NEAR_STRETCHES", 1)
+def test_slow_light_is_followed_and_foreground_stays_the_walker(tmp_path, rng):
     gains = np.linspace(0.75, 1.25, 120)
     empty, images = walker_frames(rng, 120, gains)
     frames, scene = write_pngs(tmp_path / "frames", images), make_scene(60, 80)
-    told = []
-    backgrounds = find_backgrounds(
-        frames, scene, lambda done, total: told.append((done, total))
-    )
-    assert told == [(k, 6) for k in range(1, 7)]
+    shares = []
+
+    def report(done, total):
+        shares.append((done, total))
+
+    backgrounds = find_backgrounds(frames, scene, report, stretch=20, neighbours=1)
+    assert shares == [(k, 6) for k in range(1, 7)]
     np.testing.assert_allclose(backgrounds.numbers, [10.5, 30.5, 50.5, 70.5, 90.5, 110.5])
     for number in (1, 60, 120):
         near = backgrounds.near(number)
@@ -404,9 +403,8 @@ def test_slow_light_is_followed_and_foreground_stays_the_walker(tmp_path, rng, m
         assert overlap(look.foreground > 0, truth) > 0.75
 
 
-def test_a_place_that_is_busy_most_of_the_time_is_seen_between(tmp_path, rng, monkeypatch):
+def test_a_place_that_is_busy_most_of_the_time_is_seen_between(tmp_path, rng):
     """In four of five stretches someone is there for 12 frames of 20, at 48 of 100 in all."""
-    monkeypatch.setattr(background_module, "STRETCH_FRAMES", 20)
     wall = np.full((240, 320, 3), 170.0)
     busy = figure_in(wall, (100, 150), rng)
     there = [k // 20 < 4 and k % 5 < 3 for k in range(100)]
@@ -414,7 +412,7 @@ def test_a_place_that_is_busy_most_of_the_time_is_seen_between(tmp_path, rng, mo
     frames, where = write_pngs(tmp_path / "frames", images), np.s_[100:140, 150:168]
     medians = [median_image(images[k : k + 20]) for k in range(0, 100, 20)]
     assert np.abs(emptiest(medians)[where] - 170.0).mean() > 60
-    found = find_backgrounds(frames, make_scene(240, 320), silent)
+    found = find_backgrounds(frames, make_scene(240, 320), silent, stretch=20)
     assert np.abs(found.near(1)[where] - 170.0).mean() < 4
 
 
@@ -429,28 +427,28 @@ def test_a_known_empty_scene_has_a_say(tmp_path, rng):
     assert np.abs(helped[where] - 170.0).mean() < 4
 
 
-def test_a_folder_and_a_video_have_the_same_scene(tmp_path, rng, monkeypatch):
-    monkeypatch.setattr(background_module, "STRETCH_FRAMES", 25)
-    monkeypatch.setattr(background_module, "MEDIAN_FRAMES", 11)
+def test_a_folder_and_a_video_have_the_same_scene(tmp_path, rng):
     _, images = walker_frames(rng, 60, np.ones(60), (96, 128))
     write_video(tmp_path / "clip.avi", images, 5.0)
     film = open_frames(tmp_path / "clip.avi")
     # The very pixels of the video, so that nothing but the way of reading differs.
     folder = write_pngs(tmp_path / "frames", [frame.image for frame in film.each()])
     scene = make_scene(96, 128)
-    found = [find_backgrounds(frames, scene, silent) for frames in (folder, film)]
+    found = [
+        find_backgrounds(frames, scene, silent, stretch=25, sampled=11)
+        for frames in (folder, film)
+    ]
     assert len(found[0].images) == 2
     for left, right in zip(found[0].images, found[1].images, strict=True):
         np.testing.assert_array_equal(left, right)
     np.testing.assert_array_equal(found[0].numbers, found[1].numbers)
 
 
-def test_stretches_without_a_readable_frame_borrow_their_scene(tmp_path, rng, monkeypatch):
-    monkeypatch.setattr(background_module, "STRETCH_FRAMES", 10)
+def test_stretches_without_a_readable_frame_borrow_their_scene(tmp_path, rng):
     _, images = walker_frames(rng, 40, np.ones(40))
     images[10:20] = [None] * 10
     frames, scene = write_pngs(tmp_path / "frames", images), make_scene(60, 80)
-    found = find_backgrounds(frames, scene, silent)
+    found = find_backgrounds(frames, scene, silent, stretch=10)
     np.testing.assert_allclose(found.numbers, [5.5, 25.5, 35.5])
     assert found.near(14) is found.images[0] and found.near(17) is found.images[1]
 

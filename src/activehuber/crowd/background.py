@@ -55,7 +55,14 @@ class Backgrounds:
 
 
 def find_backgrounds(
-    frames: Frames, scene: Scene, report: Report, known: Image | None = None
+    frames: Frames,
+    scene: Scene,
+    report: Report,
+    known: Image | None = None,
+    *,
+    stretch: int = STRETCH_FRAMES,
+    sampled: int = MEDIAN_FRAMES,
+    neighbours: int = NEAR_STRETCHES,
 ) -> Backgrounds:
     """The scene without people.
 
@@ -79,19 +86,23 @@ def find_backgrounds(
         Gets stretches done and stretches in all.
     known : ndarray of shape (h, w, 3), uint8, or None
         The empty scene of an earlier time, if there is one.
+    stretch, sampled : int
+        Frames of a stretch of time, and how many of them its median is taken of.
+    neighbours : int
+        Stretches before and after that have a say in the background of one.
 
     Returns
     -------
     Backgrounds
     """
-    count = max(1, len(frames) // STRETCH_FRAMES)
+    count = max(1, len(frames) // stretch)
     stretches = np.array_split(np.array(frames.numbers), count)
     earlier = [] if known is None else [known]
     # Neighbouring stretches at any time: a median each, and some of the frames behind it.
-    near: deque[tuple[Image, list[Image]]] = deque(maxlen=2 * NEAR_STRETCHES)
-    each = POOLED_FRAMES // min(count, 2 * NEAR_STRETCHES)
+    near: deque[tuple[Image, list[Image]]] = deque(maxlen=2 * neighbours)
+    each = POOLED_FRAMES // min(count, 2 * neighbours)
     middles, made = [], []
-    for done, images in enumerate(_samples(frames, scene, stretches)):
+    for done, images in enumerate(_samples(frames, scene, stretches, sampled)):
         if images:
             middles.append(float(np.mean(stretches[done])))
             some = np.linspace(0, len(images) - 1, min(each, len(images))).astype(int)
@@ -104,7 +115,7 @@ def find_backgrounds(
     if not made:
         made.append(empty_scene(near, earlier))
     # Stretches near either end of the sequence share their neighbours, and the result.
-    starts = [min(max(0, k - NEAR_STRETCHES), len(made) - 1) for k in range(len(middles))]
+    starts = [min(max(0, k - neighbours), len(made) - 1) for k in range(len(middles))]
     return Backgrounds(np.array(middles), [made[start] for start in starts])
 
 
@@ -129,10 +140,10 @@ def empty_scene(
 
 
 def _samples(
-    frames: Frames, scene: Scene, stretches: Sequence[np.ndarray]
+    frames: Frames, scene: Scene, stretches: Sequence[np.ndarray], sampled: int
 ) -> Iterator[list[Image]]:
     """Some frames of each stretch, in one pass: a video can only be read from its start."""
-    some = [s[np.linspace(0, len(s) - 1, MEDIAN_FRAMES).astype(int)] for s in stretches]
+    some = [s[np.linspace(0, len(s) - 1, sampled).astype(int)] for s in stretches]
     reader = _shrunk(frames, scene, np.unique(np.concatenate(some)))
     following = next(reader, None)
     for stretch in stretches:

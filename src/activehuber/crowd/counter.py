@@ -139,6 +139,7 @@ def fit_counter(
     *,
     uncounted: bool = True,
     coverage: float = 0.9,
+    most_rows: int = MOST_ROWS,
     report: Report = lambda line: None,
 ) -> Counter:
     """Choose a setting and fit it.
@@ -155,6 +156,8 @@ def fit_counter(
         Whether uncounted frames take part.
     coverage : float
         Of the intervals.
+    most_rows : int
+        Frames in the fit at most; counted ones always are.
     report : callable
         Gets a line a step.
 
@@ -170,7 +173,8 @@ def fit_counter(
             "(left and right in the same frames)"
         )
     given = np.flatnonzero(described.readable & ~np.isnan(counts).all(axis=1))
-    footage = Footage(described, frames_to_use(described, given) if uncounted else given)
+    used = frames_to_use(described, given, most_rows) if uncounted else given
+    footage = Footage(described, used)
     setting = choose(CounterSearch(footage, thinned(total)), uncounted=uncounted, report=report)
     search = CounterSearch(footage, total)
     params, part = search.parameters(setting)
@@ -258,10 +262,12 @@ def held_out(search: CounterSearch, setting: Setting, bound: float) -> Vector:
     return errors
 
 
-def frames_to_use(described: Described, counted: np.ndarray) -> np.ndarray:
+def frames_to_use(
+    described: Described, counted: np.ndarray, most: int = MOST_ROWS
+) -> np.ndarray:
     """Positions of readable frames for a fit: all, or those nearest to counted ones."""
     readable = np.flatnonzero(described.readable)
-    if len(readable) <= MOST_ROWS:
+    if len(readable) <= most:
         return readable
     numbers = described.numbers
     after = np.searchsorted(numbers[counted], numbers[readable]).clip(max=len(counted) - 1)
@@ -270,16 +276,16 @@ def frames_to_use(described: Described, counted: np.ndarray) -> np.ndarray:
         np.abs(numbers[counted][after] - numbers[readable]),
         np.abs(numbers[counted][before] - numbers[readable]),
     )
-    nearest = np.argsort(apart, kind="stable")[: max(MOST_ROWS, len(counted))]
+    nearest = np.argsort(apart, kind="stable")[: max(most, len(counted))]
     return np.sort(readable[nearest])
 
 
-def thinned(y: Vector) -> Vector:
+def thinned(y: Vector, most: int = MOST_COUNTED) -> Vector:
     """Counts for the choice: evenly spread over time if they are many."""
     counted = np.flatnonzero(~np.isnan(y))
-    if len(counted) <= MOST_COUNTED:
+    if len(counted) <= most:
         return y
-    kept = counted[evenly(len(counted), MOST_COUNTED)]
+    kept = counted[evenly(len(counted), most)]
     out = np.full_like(y, np.nan)
     out[kept] = y[kept]
     return out
