@@ -1,4 +1,4 @@
-"""Which labels are wrong? Sign flips, clean data, and spoilt labels of real sets.
+"""Which labels are wrong? Sign flips, clean data, and corrupted labels of real sets.
 
     python -m benchmarks.labels                 everything
     python -m benchmarks.labels --only flips    one of: flips, clean, stability, uci
@@ -101,8 +101,8 @@ def clean_data() -> None:
 
 def stability() -> None:
     print("\nRemoved set when alpha or gamma moves by 2x around the neutral choice: Dice with")
-    print("the set at the choice (10 % spoilt labels, UCI sets, seed 0)\n")
-    print("| set | spoilt | removed | alpha/2 | alpha*2 | gamma/2 | gamma*2 |")
+    print("the set at the choice (10 % corrupted labels, UCI sets, seed 0)\n")
+    print("| set | corrupted | removed | alpha/2 | alpha*2 | gamma/2 | gamma*2 |")
     print("|---|---|---|---|---|---|---|")
     table = []
     for name in UCI:
@@ -126,7 +126,7 @@ def stability() -> None:
     print(f"| mean | | | {listed} |")
 
 
-# --- 3. spoilt labels of real sets ------------------------------------------------------
+# --- 3. corrupted labels of real sets ------------------------------------------------------
 
 
 def neutral_search(
@@ -231,12 +231,12 @@ class Tally:
 
     rows: list[tuple[float, ...]] = field(default_factory=list)
 
-    def add(self, verdict: Verdict, spoilt: np.ndarray, oracle: float, mae, seconds) -> None:
-        hits = float((verdict.flagged & spoilt).sum())
+    def add(self, verdict: Verdict, corrupted: np.ndarray, oracle: float, mae, seconds) -> None:
+        hits = float((verdict.flagged & corrupted).sum())
         precision = hits / max(1.0, verdict.flagged.sum())
-        recall = hits / max(1.0, spoilt.sum())
-        ranking = average_precision_score(spoilt, verdict.badness)
-        agreement = dice(verdict.flagged, spoilt)
+        recall = hits / max(1.0, corrupted.sum())
+        ranking = average_precision_score(corrupted, verdict.badness)
+        agreement = dice(verdict.flagged, corrupted)
         self.rows.append((ranking, precision, recall, agreement, mae / oracle, seconds))
 
     def line(self) -> str:
@@ -248,20 +248,22 @@ class Tally:
         )
 
 
-def spoilt_labels(without: str | None) -> None:
+def corrupted_labels(without: str | None) -> None:
     methods = {n: m for n, m in METHODS.items() if without is None or without not in n}
-    print(f"\nSpoilt labels: {', '.join(UCI)}; {', '.join(CORRUPTIONS)}; seeds {SEEDS};")
+    print(f"\nCorrupted labels: {', '.join(UCI)}; {', '.join(CORRUPTIONS)}; seeds {SEEDS};")
     print(f"shares {SHARES}; at most 500 training rows, the rest test rows. MAE is divided by")
-    print("that of HLRegressor at the same kernel, gamma and alpha told which labels are bad\n")
-    header = "| average precision | precision | recall | F1 | MAE / told | time, median |"
+    print(
+        "that of HLRegressor, same kernel, gamma and alpha, with an oracle of the bad labels\n"
+    )
+    header = "| average precision | precision | recall | F1 | MAE / oracle | time, median |"
     groups: dict[str, dict[str, Tally]] = {}
     for name in UCI:
         X, y = uci(name)
         for kind in CORRUPTIONS:
             for share in SHARES:
                 for seed in SEEDS:
-                    split, spoilt = corrupted_split(X, y, kind=kind, share=share, seed=seed)
-                    figures = compare(split, spoilt, methods)
+                    split, corrupted = corrupted_split(X, y, kind=kind, share=share, seed=seed)
+                    figures = compare(split, corrupted, methods)
                     for group in ("all", name, kind, f"{share:.0%}"):
                         tallies = groups.setdefault(group, {m: Tally() for m in methods})
                         for method, row in figures.items():
@@ -274,7 +276,7 @@ def spoilt_labels(without: str | None) -> None:
     ratios(groups["all"])
 
 
-def compare(split, spoilt: np.ndarray, methods) -> dict[str, tuple]:
+def compare(split, corrupted: np.ndarray, methods) -> dict[str, tuple]:
     """Run every method on one training set; test labels are looked at last."""
     chosen = neutral_search(split.X_train, split.y_train)
     verdicts, times = {}, {}
@@ -283,14 +285,16 @@ def compare(split, spoilt: np.ndarray, methods) -> dict[str, tuple]:
         verdicts[name] = method(split.X_train, split.y_train, split.X_test, chosen)
         times[name] = time.perf_counter() - start
 
-    def told(X, y, Z):
-        return HLRegressor(**chosen, threshold=np.inf).fit(X[~spoilt], y[~spoilt]).predict(Z)
+    def with_oracle(X, y, Z):
+        return (
+            HLRegressor(**chosen, threshold=np.inf).fit(X[~corrupted], y[~corrupted]).predict(Z)
+        )
 
-    oracle = split.mean_absolute_error(told)
+    oracle = split.mean_absolute_error(with_oracle)
     return {
         name: (
             verdict,
-            spoilt,
+            corrupted,
             oracle,
             split.mean_absolute_error(lambda *_, v=verdict: v.predicted),
             times[name],
@@ -325,7 +329,7 @@ def main() -> None:
         "flips": sign_flips,
         "clean": clean_data,
         "stability": stability,
-        "uci": lambda: spoilt_labels(arguments.without),
+        "uci": lambda: corrupted_labels(arguments.without),
     }
     for name, part in parts.items():
         if arguments.only in (None, name):

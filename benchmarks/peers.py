@@ -30,7 +30,7 @@ N_TRAIN, N_TEST, SHARE = 400, 1000, 0.1
 GAMMAS, ALPHAS = (0.1, 0.3, 1.0, 3.0, 10.0), (1e-3, 1e-2, 1e-1, 1.0)
 # Wrong labels are in the test folds too.
 ROBUST = "neg_median_absolute_error"
-# Predictions of the test rows, and which training labels are called wrong (None: not told).
+# Predictions of the test rows, and which training labels are called wrong, or None.
 Answer = tuple[np.ndarray, np.ndarray | None]
 
 

@@ -45,31 +45,31 @@ def uci(name: str) -> tuple[np.ndarray, np.ndarray]:
 def corrupt(
     y: np.ndarray, kind: str, share: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Labels with a share of them spoilt, and the mask of those that did change.
+    """Labels with a share of them corrupted, and the mask of those that did change.
 
     shuffled   the chosen labels change places among themselves
     shifted    3 to 8 standard deviations are added
     mistyped   the decimal point slips by one place either way, or the sign is lost
     """
     chosen = rng.permutation(len(y))[: round(share * len(y))]
-    spoilt = y.copy()
+    corrupted = y.copy()
     if kind == "shuffled":
-        spoilt[chosen] = y[rng.permutation(chosen)]
+        corrupted[chosen] = y[rng.permutation(chosen)]
     elif kind == "shifted":
-        spoilt[chosen] += rng.uniform(3.0, 8.0, len(chosen)) * y.std()
+        corrupted[chosen] += rng.uniform(3.0, 8.0, len(chosen)) * y.std()
     elif kind == "mistyped":
-        spoilt[chosen] *= rng.choice([10.0, 0.1, -1.0], len(chosen))
+        corrupted[chosen] *= rng.choice([10.0, 0.1, -1.0], len(chosen))
     else:
         raise ValueError(f"kind must be one of {CORRUPTIONS}, got {kind!r}")
-    return spoilt, spoilt != y
+    return corrupted, corrupted != y
 
 
 def corrupted_split(
     X: np.ndarray, y: np.ndarray, *, kind: str, share: float, seed: int, n_train: int = 500
 ) -> tuple[Split, np.ndarray]:
-    """Random training rows (at most n_train and 70 %) with spoilt labels; clean test rows.
+    """Random training rows (at most n_train and 70 %) with corrupted labels; clean test rows.
 
-    Features are standardised by the training rows. The mask of spoilt labels is for the
+    Features are standardised by the training rows. The mask of corrupted labels is for the
     scoring of the ranking alone.
     """
     rng = np.random.default_rng(seed)
@@ -78,9 +78,9 @@ def corrupted_split(
     train, test = order[:cut], order[cut:]
     centre, scale = X[train].mean(axis=0), X[train].std(axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
-    labels, spoilt = corrupt(y[train], kind, share, rng)
+    labels, corrupted = corrupt(y[train], kind, share, rng)
     split = Split((X[train] - centre) / scale, labels, (X[test] - centre) / scale, y[test])
-    return split, spoilt
+    return split, corrupted
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def smooth(X: np.ndarray) -> np.ndarray:
 
 
 def make(n: int, seed: int, surface=waves) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X, labels with every tenth spoilt, and what they should be."""
+    """X, labels with every tenth corrupted, and what they should be."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 10))
     clean = surface(X)

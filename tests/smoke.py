@@ -117,14 +117,11 @@ def peers():
 
 
 def crowd():
+    from activehuber.crowd.background import find_backgrounds, with_level
     from activehuber.crowd.counter import fit_counter
-    from activehuber.crowd.features import (
-        describe_frames,
-        find_backgrounds,
-        make_scene,
-        with_level,
-    )
+    from activehuber.crowd.features import describe_frames
     from activehuber.crowd.frames import open_frames, write_images
+    from activehuber.crowd.scene import make_scene
     from activehuber.crowd.synthetic import synthetic_camera
 
     def quiet(done, total):

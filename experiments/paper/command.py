@@ -21,12 +21,12 @@ from typing import Any
 
 from activehuber.runtime.files import check_outputs, write_file
 from activehuber.runtime.messages import TableError, first_line
-from experiments.paper.data import MissingDataError
+from experiments.paper.files import MissingDataError
 from experiments.paper.outcome import Outcome, Run, Table
 
 # Name on the command line -> module of this package and function in it.
 EXPERIMENTS = {
-    "time": ("solver", "running_time"),
+    "time": ("running_time", "running_time"),
     "cvx": ("solver", "reconstruction"),
     "curve": ("curve", "curve"),
     "noisy-labels": ("noisy_labels", "noisy_labels"),
@@ -52,7 +52,7 @@ PACKAGES = (
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """What a user is to mend is told in one line, and the exit code is 2."""
+    """What a user is to mend is said in one line, and the exit code is 2."""
     try:
         yield
     except TableError as error:

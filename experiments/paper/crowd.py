@@ -11,35 +11,32 @@ from __future__ import annotations
 
 import itertools
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.ensemble import RandomForestRegressor
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
-from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import ElasticNet, Ridge
-from sklearn.model_selection import GridSearchCV, KFold
-from sklearn.neighbors import KNeighborsRegressor
-from sklearn.neural_network import MLPRegressor
+from sklearn.model_selection import KFold
 
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.graphs.laplacians import chain_affinity
 from activehuber.views import View
 from experiments.paper import data
+from experiments.paper.crowd_peers import (
+    FOLDS,
+    FRAME,
+    Fit,
+    Model,
+    multi_peers,
+    ryan_peers,
+    semi_peers,
+    standardised,
+)
 from experiments.paper.outcome import Cell, Outcome, Run, Table, fact, facts
 from experiments.paper.protocol import Scored, Split
 
 PROTOCOL = str(__doc__).split("\n\n", 1)[1]
-N_FEATURES, FRAME = 30, 30
 GROUPS = {"size": slice(0, 10), "edges": slice(10, 18), "texture": slice(18, 30)}
-FOLDS = KFold(5, shuffle=False)
 DIGITS = {"MAE": 2, "MSE": 2, "MRE": 4, "removed, %": 1, "train, s": 2, "test, s": 3}
 
 
@@ -121,17 +118,6 @@ def ryan_clips(run: Run) -> list[Clip]:
 # --- methods ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Model:
-    """A fitted method: its predictions for the frames to count, the share it dropped."""
-
-    predict: Callable[[], np.ndarray]
-    removed: float | None = None
-
-
-Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], Model]
-
-
 @dataclass
 class Timed:
     """A method for `Split.scored` that remembers times and removed labels."""
@@ -150,16 +136,6 @@ class Timed:
         self.train_seconds, self.removed = middle - started, model.removed
         self.test_seconds = time.perf_counter() - middle
         return predicted
-
-
-def standardised(X: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Features of all arrays by mean and deviation of the first; frame numbers stay."""
-    centre, scale = X[:, :FRAME].mean(axis=0), X[:, :FRAME].std(axis=0)
-    scale = np.where(scale > 0.0, scale, 1.0)
-    return tuple(
-        np.column_stack([(part[:, :FRAME] - centre) / scale, part[:, FRAME:]])
-        for part in (X, *others)
-    )
 
 
 def smoothed(X: np.ndarray, width: float) -> np.ndarray:
@@ -260,7 +236,7 @@ def chosen(
     Z: np.ndarray,
     *,
     uncounted: bool,
-    told: Callable[[str], None],
+    note: Callable[[str], None],
 ) -> Model:
     """HLR with the setting that is best on contiguous folds of the training frames.
 
@@ -273,7 +249,7 @@ def chosen(
             tried += 1
             if own < error:
                 best, error = setting, own
-    told(f"{describe(best)}, of {tried} tried; mean absolute error on the folds {error:.2f}")
+    note(f"{describe(best)}, of {tried} tried; mean absolute error on the folds {error:.2f}")
     return hlr(best, X, y, Z, uncounted=uncounted)
 
 
@@ -318,177 +294,8 @@ def variations(best: Setting) -> list[Setting]:
 # --- peers ------------------------------------------------------------------------------
 
 
-def peer(
-    model: BaseEstimator,
-    grid: dict[str, list[Any]],
-    X: np.ndarray,
-    y: np.ndarray,
-    Z: np.ndarray,
-) -> Model:
-    """A model of scikit-learn on standardised features, tuned on contiguous folds."""
-    A, B = standardised(X, Z)
-    A, B = A[:, :FRAME], B[:, :FRAME]
-    centre = y.mean()
-    if grid:
-        model = GridSearchCV(model, grid, scoring="neg_mean_absolute_error", cv=FOLDS)
-    with warnings.catch_warnings():
-        # Optimisers of peers say when they stop at a bound or at their last step; the fit
-        # they return is the one that is shown.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = clone(model).fit(A, y - centre)
-    return Model(lambda: fitted.predict(B) + centre)
-
-
-def cumulative_attributes(X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> Model:
-    """CA-RR: ridge to the attributes "at least j people", then ridge from them to the count."""
-    A, B = standardised(X, Z)
-    A, B = A[:, :FRAME], B[:, :FRAME]
-    steps = np.arange(1, int(y.max()) + 1)
-    attributes = (y[:, None] >= steps).astype(float)
-    search = GridSearchCV(
-        Ridge(), {"alpha": [1.0, 10.0, 100.0]}, scoring="neg_mean_squared_error", cv=FOLDS
-    ).fit(A, attributes)
-    # The second stage learns from attributes as they will be: predicted, not given.
-    held_out = np.empty_like(attributes)
-    for train, test in FOLDS.split(A):
-        part = clone(search.best_estimator_).fit(A[train], attributes[train])
-        held_out[test] = part.predict(A[test])
-    second = GridSearchCV(
-        Ridge(), {"alpha": [0.1, 1.0, 10.0]}, scoring="neg_mean_absolute_error", cv=FOLDS
-    ).fit(held_out, y)
-    return Model(lambda: second.predict(search.predict(B)))
-
-
-def least_squares_svr(X: np.ndarray, y: np.ndarray, Z: np.ndarray) -> Model:
-    """LSSVR: kernel ridge with an unpenalised bias, rbf, tuned on contiguous folds."""
-    A, B = standardised(X, Z)
-    A, B = A[:, :FRAME], B[:, :FRAME]
-    best: tuple[float, float, float] = (np.inf, 0.0, 0.0)
-    for width, ridge in itertools.product((0.01, 0.0033, 0.001), (1e-3, 1e-2, 1e-1, 1.0)):
-        errors = np.empty(len(y))
-        for train, test in FOLDS.split(A):
-            predicted = _bordered(A[train], y[train], A[test], width, ridge)
-            errors[test] = np.abs(predicted - y[test])
-        best = min(best, (float(errors.mean()), width, ridge))
-    return Model(lambda: _bordered(A, y, B, best[1], best[2]))
-
-
-def _bordered(
-    A: np.ndarray, y: np.ndarray, B: np.ndarray, width: float, ridge: float
-) -> np.ndarray:
-    """Solve [K + ridge I, 1; 1ᵀ, 0] (w, b) = (y, 0) and predict at B."""
-    n = len(y)
-    system = np.zeros((n + 1, n + 1))
-    system[:n, :n] = np.exp(-width * _squared_distances(A, A)) + ridge * np.eye(n)
-    system[:n, n] = system[n, :n] = 1.0
-    solution = np.linalg.solve(system, np.append(y, 0.0))
-    return np.exp(-width * _squared_distances(B, A)) @ solution[:n] + solution[n]
-
-
-def _squared_distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    squares = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1)[None, :] - 2.0 * A @ B.T
-    return np.maximum(squares, 0.0)
-
-
-def quadratic_loss(
-    make_views: Callable[[np.ndarray], list[View]],
-    X: np.ndarray,
-    y: np.ndarray,
-    Z: np.ndarray,
-    *,
-    grid: Sequence[tuple[float, float]],
-) -> Model:
-    """Least squares with graphs over counted and uncounted frames; (λ, γ) chosen on folds."""
-
-    def fit(A: np.ndarray, b: np.ndarray, B: np.ndarray, alpha: float, gamma: float) -> Any:
-        A, B = standardised(A, B)
-        rows = np.vstack([A, B])
-        model = HLRegressor(
-            views=make_views(rows), alpha=alpha, manifold=gamma, threshold=np.inf
-        )
-        model.fit(rows, np.concatenate([b, np.full(len(B), np.nan)]))
-        return lambda: model.predict(B)
-
-    order = np.argsort(X[:, FRAME], kind="stable")
-    X, y = X[order], y[order]
-    errors = []
-    for alpha, gamma in grid:
-        found = np.empty(len(y))
-        for train, test in FOLDS.split(X):
-            predicted = fit(X[train], y[train], X[test], alpha, gamma)()
-            found[test] = np.abs(predicted - y[test])
-        errors.append(found.mean())
-    return Model(fit(X, y, Z, *grid[int(np.argmin(errors))]))
-
-
-def manifold_views(rows: np.ndarray) -> list[View]:
-    """MR: one view, one graph of nearest neighbours."""
-    return [View(slice(0, N_FEATURES), "rbf", gamma=0.0033, name="all")]
-
-
-def space_and_time_views(rows: np.ndarray) -> list[View]:
-    """SSR in its quadratic form: one view with a graph in space, one with a graph in time."""
-    every = slice(0, N_FEATURES)
-    return [
-        View(every, "rbf", gamma=0.0033, name="space"),
-        View(every, "rbf", gamma=0.0033, graph=chain_affinity(rows[:, FRAME]), name="time"),
-    ]
-
-
-GRAPH_GRID = [(a, g) for a in (1e-4, 1e-5) for g in (1e-6, 1e-5, 1e-4)]
-WIDTHS = [0.01, 0.0033, 0.001]
-
-
-def multi_peers(run: Run) -> dict[str, Fit]:
-    """The live methods of tab:multi."""
-    gaussian_process = GaussianProcessRegressor(
-        ConstantKernel(10.0) * DotProduct(1.0)
-        + ConstantKernel(10.0) * RBF(10.0, (1.0, 1e3))
-        + WhiteKernel(10.0, (1e-2, 1e3)),
-        normalize_y=False,
-    )
-    found: dict[str, Fit] = {
-        "RR": partial(peer, Ridge(), {"alpha": [0.1, 1.0, 10.0, 100.0]}),
-        "KRR": partial(
-            peer,
-            KernelRidge(kernel="rbf"),
-            {"gamma": WIDTHS, "alpha": [1e-3, 1e-2, 1e-1, 1.0]},
-        ),
-        "CA-RR": cumulative_attributes,
-    }
-    if not run.quick:
-        found["LSSVR"] = least_squares_svr
-        found["GPR"] = partial(peer, gaussian_process, {})
-        forest = RandomForestRegressor(200, random_state=0)
-        found["RFR"] = partial(peer, forest, {"min_samples_leaf": [1, 5]})
-    return found
-
-
-def semi_peers(run: Run) -> dict[str, Fit]:
-    """The live methods of tab:semi."""
-    grid = GRAPH_GRID[:1] if run.quick else GRAPH_GRID
-    net = ElasticNet(max_iter=20_000)
-    return {
-        "MR": partial(quadratic_loss, manifold_views, grid=grid),
-        "SSR": partial(quadratic_loss, space_and_time_views, grid=grid),
-        "EN": partial(peer, net, {"alpha": [0.01, 0.1, 1.0], "l1_ratio": [0.2, 0.5, 0.9]}),
-    }
-
-
-def ryan_peers(run: Run) -> dict[str, Fit]:
-    """The live methods of tab:ryan."""
-    usual = multi_peers(replace(run, quick=False))
-    network = MLPRegressor(hidden_layer_sizes=(8,), alpha=1e-2, max_iter=5000, random_state=0)
-    return {
-        "GPR": usual["GPR"],
-        "Lin": usual["RR"],
-        "K-nn": partial(peer, KNeighborsRegressor(4), {}),
-        "NN": partial(peer, network, {}),
-    }
-
-
 def hlr_methods(
-    run: Run, table: str, clip: Clip, told: Callable[[str], None]
+    run: Run, table: str, clip: Clip, note: Callable[[str], None]
 ) -> dict[str, Fit]:
     """HLR with the paper's parameters, by rule of thumb, and chosen on training frames."""
     printed = next(
@@ -520,13 +327,13 @@ def hlr_methods(
     for (name, own), uncounted in itertools.product(stages.items(), (False, True)):
         words = "with uncounted frames" if uncounted else "training frames alone"
         method = f"HLR chosen, {name}, {words}"
-        tell = partial(_tell, told, f"{clip.label}, {method}")
-        found[method] = partial(chosen, own, uncounted=uncounted, told=tell)
+        own_note = partial(_note, note, f"{clip.label}, {method}")
+        found[method] = partial(chosen, own, uncounted=uncounted, note=own_note)
     return found
 
 
-def _tell(told: Callable[[str], None], who: str, line: str) -> None:
-    told(f"{who}: {line}.")
+def _note(note: Callable[[str], None], who: str, line: str) -> None:
+    note(f"{who}: {line}.")
 
 
 # --- tables -----------------------------------------------------------------------------
@@ -564,9 +371,11 @@ _MADE: dict[tuple[bool, str], tuple[list[Result], list[str]]] = {}
 def hlr_results(run: Run, table: str, clips: Sequence[Clip]) -> tuple[list[Result], list[str]]:
     """All forms of HLR on all sequences, and what was chosen."""
     if (run.quick, table) not in _MADE:
-        told: list[str] = []
-        results = run_all(run, clips, lambda clip: hlr_methods(run, table, clip, told.append))
-        _MADE[run.quick, table] = (results, told)
+        choices: list[str] = []
+        results = run_all(
+            run, clips, lambda clip: hlr_methods(run, table, clip, choices.append)
+        )
+        _MADE[run.quick, table] = (results, choices)
     return _MADE[run.quick, table]
 
 
@@ -659,14 +468,14 @@ def crowd_multi(run: Run) -> Outcome:
     """Count people on Mall (and a substitute for UCSD) by HLR and the peers of tab:multi."""
     clips = usual_clips(run)
     results = run_all(run, clips, lambda clip: multi_peers(run))
-    own, told = hlr_results(run, "multi", clips)
+    own, choices = hlr_results(run, "multi", clips)
     results = by_sequence([*results, *own])
     metrics = ("MAE", "MSE", "MRE")
     cells = cells_of(results, "crowd_multi", metrics)
     cells += quoted_cells("crowd_multi", ("MLR", "MORR"), metrics)
     notes = [*NOTES, "The paper: 6.5 s to train and 0.4 s to test, 11 % of labels removed."]
     table = Table(
-        "multi", "tab:multi", ("sequence", "method"), cells, DIGITS, notes + told + [LOOKS]
+        "multi", "tab:multi", ("sequence", "method"), cells, DIGITS, notes + choices + [LOOKS]
     )
     return Outcome(
         "crowd-multi",
@@ -682,7 +491,7 @@ def crowd_semi(run: Run) -> Outcome:
     """The same beside semi-supervised methods, tab:semi."""
     clips = usual_clips(run)
     results = run_all(run, clips, lambda clip: semi_peers(run))
-    own, told = hlr_results(run, "multi", clips)
+    own, choices = hlr_results(run, "multi", clips)
     results = by_sequence([*results, *own])
     cells = cells_of(results, "crowd_semi", ("MSE", "MAE", "MRE"))
     note = (
@@ -691,7 +500,12 @@ def crowd_semi(run: Run) -> Outcome:
         "elastic net of scikit-learn, which uses no uncounted frames."
     )
     table = Table(
-        "semi", "tab:semi", ("sequence", "method"), cells, DIGITS, [*NOTES, note, *told, LOOKS]
+        "semi",
+        "tab:semi",
+        ("sequence", "method"),
+        cells,
+        DIGITS,
+        [*NOTES, note, *choices, LOOKS],
     )
     return Outcome(
         "crowd-semi",
@@ -707,7 +521,7 @@ def crowd_ryan(run: Run) -> Outcome:
     """The protocol of Ryan et al., tab:ryan."""
     clips = ryan_clips(run)
     results = run_all(run, clips, lambda clip: ryan_peers(run))
-    own, told = hlr_results(run, "ryan", clips)
+    own, choices = hlr_results(run, "ryan", clips)
     results = by_sequence([*results, *own])
     cells = cells_of(results, "crowd_ryan", ("MAE", "MRE"), percent=True)
     note = (
@@ -722,7 +536,7 @@ def crowd_ryan(run: Run) -> Outcome:
         ("sequence", "method"),
         cells,
         digits,
-        [note, *NOTES[1:3], *told, RYAN_LOOKS],
+        [note, *NOTES[1:3], *choices, RYAN_LOOKS],
     )
     return Outcome(
         "crowd-ryan",

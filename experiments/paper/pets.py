@@ -26,13 +26,7 @@ from activehuber.runtime.messages import TableError
 from activehuber.views import View
 from experiments.paper import data
 from experiments.paper.outcome import Cell, Outcome, Run, Table, counted, fact, facts
-from experiments.paper.protocol import (
-    Method,
-    Scored,
-    Split,
-    noted_warnings,
-    two_processes,
-)
+from experiments.paper.protocol import Method, Scored, Split, noted_warnings, two_processes
 
 PROTOCOL = """\
 Rows of tab:1: test 13-57 (R0, R1, R2) with training on 13-59 and 14-03; test 13-59 (R0, R1, \

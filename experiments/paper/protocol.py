@@ -103,7 +103,7 @@ def two_processes() -> ProcessPoolExecutor:
 
 def _prepare() -> None:
     ignore_interrupts()
-    # Only libraries that are loaded can be told; a fresh process has none yet.
+    # Only libraries that are loaded can be limited; a fresh process has none yet.
     import_module("scipy.linalg")
     threadpool_limits(1)
 

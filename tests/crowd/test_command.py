@@ -2,6 +2,7 @@
 
 import csv
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from activehuber.crowd import command
 from activehuber.crowd.frames import open_frames, write_images, write_video
 from activehuber.crowd.model import MODEL, load_model, model_bytes
 from activehuber.crowd.synthetic import synthetic_camera
-from activehuber.persistence.model_files import CROWD_FORMAT, read_state, state_bytes
+from activehuber.persistence.model_files import CROWD_FORMAT, VERSIONS, read_state, state_bytes
 from activehuber.persistence.schema import record
 from activehuber.runtime.messages import TableError
 
@@ -73,7 +74,7 @@ def test_train_writes_counts_of_all_frames(trained, clip):
 
 
 def test_wrong_counts_are_in_a_file_worst_first(trained):
-    rows = read(trained / "doubted.csv")
+    rows = read(trained / "flagged.csv")
     assert list(rows[0]) == ["frame", "given", "fitted", "lower", "upper"]
     assert {int(row["frame"]) for row in rows[:2]} == set(WRONG)
     assert [row["given"] for row in rows[:2]] == ["60", "60"]
@@ -83,18 +84,18 @@ def test_wrong_counts_are_in_a_file_worst_first(trained):
         assert [row[name] for name in ("fitted", "lower", "upper")] == ours
 
 
-def test_the_file_of_doubts_is_there_without_any(camera):
+def test_the_file_of_flagged_counts_is_there_without_any(camera):
     frames = open_frames(camera / "frames")
     columns = dict.fromkeys(("count", "lower", "upper"), np.ones(N))
     counted = command.Counted(frames, columns, np.ones(N), np.empty(0, dtype=int), ())
-    assert counted.doubted_csv() == b"frame,given,fitted,lower,upper\n"
+    assert counted.flagged_csv() == b"frame,given,fitted,lower,upper\n"
 
 
 def test_the_page_names_the_wrong_counts(trained):
     text = (trained / "report.html").read_text()
     for number in WRONG:
         assert f"frame {number}: given 60" in text.lower()
-    assert "All of them are in doubted.csv as well." in text
+    assert "All of them are in flagged.csv as well." in text
     assert "not on this page" in text and "are in counts.csv," in text
     assert header_of(text) == "Crowd count of frames, from counts.csv"
     assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
@@ -114,15 +115,15 @@ def test_the_summary_is_printed(camera, trained, capsys):
     assert "frame 31: given 60, expected" in out
     assert f"{N} frames in" in out
     assert "error on held-out frames: " in out and "at training" not in out
-    assert str(trained.parent / "plain" / "doubted.csv") in out
+    assert str(trained.parent / "plain" / "flagged.csv") in out
 
 
-def test_many_doubts_are_left_to_the_file(camera, trained):
+def test_many_flagged_counts_are_left_to_the_file(camera, trained):
     columns = dict.fromkeys(("count", "lower", "upper"), np.ones(N))
-    frames, doubted = open_frames(camera / "frames"), np.arange(1, 14)
-    counted = command.Counted(frames, columns, np.full(N, 9.0), doubted, ())
+    frames, flagged = open_frames(camera / "frames"), np.arange(1, 14)
+    counted = command.Counted(frames, columns, np.full(N, 9.0), flagged, ())
     lines = command.summary(counted, load_model(trained / "model.skops"))
-    assert lines[-1] == "and 3 more: see doubted.csv"
+    assert lines[-1] == "and 3 more: see flagged.csv"
 
 
 def test_frames_may_be_given_by_their_files(camera, trained, tmp_path):
@@ -147,7 +148,7 @@ def test_counting_the_same_frames_as_a_video_gives_nearly_the_same(camera, train
     assert np.abs(again - first).mean() < 0.5
     text, out = page.read_text(), capsys.readouterr().out
     assert "every frame are in video.csv, not on this page" in text
-    assert "doubted.csv" not in text
+    assert "flagged.csv" not in text
     assert header_of(text) == "Crowd count of video.avi, from out/model.skops"
     for said in (text, out):
         assert "error on held-out frames at training" in said
@@ -156,7 +157,8 @@ def test_counting_the_same_frames_as_a_video_gives_nearly_the_same(camera, train
 
 
 def test_a_video_that_is_gone_through_moves_the_bar(camera, trained, monkeypatch):
-    monkeypatch.setattr("activehuber.crowd.frames.TOLD_EVERY", 20)
+    by_twenty = partial(open_frames, stride=20)
+    monkeypatch.setattr(command, "open_frames", by_twenty)
     told = []
 
     def tell(share, words):
@@ -190,6 +192,15 @@ def test_other_files_are_refused(camera, trained, tmp_path, capsys):
     assert run(refused) == 2
     assert "one for activehuber crowd count" in capsys.readouterr().err
     assert not (tmp_path / "c.csv").exists()
+
+
+def test_a_model_of_an_older_format_is_refused_in_one_line(trained, tmp_path, monkeypatch):
+    model = load_model(trained / "model.skops")
+    with monkeypatch.context() as older:
+        older.setitem(VERSIONS, CROWD_FORMAT, 5)
+        (tmp_path / "old.skops").write_bytes(model_bytes(model))
+    with pytest.raises(TableError, match=r"^old\.skops has format 5, .* reads 6; [^\n]*$"):
+        load_model(tmp_path / "old.skops")
 
 
 def test_frames_of_another_size_are_refused(trained, tmp_path):
@@ -325,7 +336,7 @@ def test_a_page_that_cannot_be_written_stops_before_the_work(camera, trained, tm
         ("values", np.zeros((3, 3))),
         ("labels", np.array([[np.inf]])),
         ("parts", []),
-        ("parts", [{"name": "edges", "columns": [10**6], "lasting": None}]),
+        ("parts", [{"name": "edges", "columns": [10**6], "temporal": None}]),
     ],
 )
 def test_a_model_that_was_tampered_with_is_damaged(trained, tmp_path, part, value):

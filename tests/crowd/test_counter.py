@@ -7,22 +7,13 @@ import pytest
 
 from activehuber import HLRegressor
 from activehuber.crowd import counter as module
-from activehuber.crowd import features
-from activehuber.crowd.counter import (
-    CounterSearch,
-    Footage,
-    Setting,
-    Tried,
-    contiguous_folds,
-    fit_counter,
-    frames_to_use,
-    held_out,
-    parameters,
-    scaling_of,
-    thinned,
-)
-from activehuber.crowd.features import Described
+from activehuber.crowd.background import find_backgrounds, with_level
+from activehuber.crowd.counter import fit_counter, frames_to_use, held_out, thinned
+from activehuber.crowd.features import Described, describe_frames
 from activehuber.crowd.frames import open_frames, write_images
+from activehuber.crowd.preparation import Footage, Setting, parameters, scaling_of
+from activehuber.crowd.scene import make_scene
+from activehuber.crowd.search import FOLDS, CounterSearch, Tried, choose, contiguous_folds
 from activehuber.crowd.synthetic import synthetic_camera
 from activehuber.runtime.messages import TableError
 from tests import oracles
@@ -77,14 +68,13 @@ def test_folds_are_contiguous_and_leave_no_one_out():
         assert sorted([*train, *test]) == list(range(23))
 
 
-def test_frames_nearest_to_counted_ones_take_part_if_there_are_many(rng, monkeypatch):
-    monkeypatch.setattr(module, "MOST_ROWS", 30)
+def test_frames_nearest_to_counted_ones_take_part_if_there_are_many(rng):
     described, _ = made_up(rng, 100)
     values = described.values.copy()
     values[[11, 12, 60]] = np.nan
     described = replace(described, values=values, numbers=np.arange(100) * 2 + 1)
     counted = np.array([10, 50, 90])
-    found = frames_to_use(described, counted)
+    found = frames_to_use(described, counted, 30)
     assert len(found) == 30 and np.all(np.diff(found) > 0)
     assert set(counted) <= set(found) and not set(found) & {11, 12, 60}
 
@@ -95,20 +85,20 @@ def test_frames_nearest_to_counted_ones_take_part_if_there_are_many(rng, monkeyp
     assert max(map(apart, found)) <= min(map(apart, left_out))
     # All that are counted take part, however many.
     many = np.flatnonzero(described.readable)[:40]
-    np.testing.assert_array_equal(frames_to_use(described, many), many)
-    monkeypatch.setattr(module, "MOST_ROWS", 97)
-    assert frames_to_use(described, counted).tolist() == sorted(set(range(100)) - {11, 12, 60})
+    np.testing.assert_array_equal(frames_to_use(described, many, 30), many)
+    everyone = frames_to_use(described, counted, 97).tolist()
+    assert everyone == sorted(set(range(100)) - {11, 12, 60})
 
 
-def test_many_counts_are_thinned_evenly(monkeypatch):
+def test_many_counts_are_thinned_evenly():
     y = np.full(200, np.nan)
     y[20:120] = np.arange(100.0)
     np.testing.assert_array_equal(thinned(y), y)
-    monkeypatch.setattr(module, "MOST_COUNTED", 10)
-    kept = np.flatnonzero(~np.isnan(thinned(y)))
+    few = thinned(y, 10)
+    kept = np.flatnonzero(~np.isnan(few))
     assert len(kept) == 10 and kept[0] == 20 and kept[-1] == 119
     assert np.all(np.diff(kept) == 11)
-    np.testing.assert_array_equal(thinned(y)[kept], y[kept])
+    np.testing.assert_array_equal(few[kept], y[kept])
 
 
 # --- a setting --------------------------------------------------------------------------
@@ -166,7 +156,7 @@ def test_the_choice_is_made_by_refits_without_each_fold(rng):
         Setting(joint=(), agreement=1.0),
     ],
 )
-def test_uncounted_frames_are_foretold_as_a_fit_predicts_them(setting, rng):
+def test_uncounted_frames_are_predicted_as_a_fit_predicts_them(setting, rng):
     described, truth = made_up(rng)
     search = search_of(described, every_third(truth)[:, 0])
     search.look([setting], (setting.ridge,))
@@ -174,21 +164,21 @@ def test_uncounted_frames_are_foretold_as_a_fit_predicts_them(setting, rng):
     params, part = search.parameters(setting)
     rows = search.footage.rows(setting)[0]
     model = HLRegressor(**params, threshold=np.inf).fit(rows[part], search.y[part])
-    found = search.tried[setting].foretold
+    found = search.tried[setting].predicted
     np.testing.assert_allclose(found, model.predict(rows[search.uncounted]), atol=1e-6)
     # What is asked about uncounted frames changes nothing between counted ones.
     alone, with_others = search.problem(setting)[0], search.problem(setting, [1, 50])[0]
     np.testing.assert_allclose(with_others[:40, :40], alone, atol=1e-10)
 
 
-def tried_at(search, losses, foretold):
-    """Settings with made up errors of one size each, and counts foretold."""
-    k = np.count_nonzero(search.believed)
+def tried_at(search, losses, predicted):
+    """Settings with made up errors of one size each, and counts predicted."""
+    k = np.count_nonzero(search.kept)
     settings = [Setting(ridge=float(10 + i)) for i in range(len(losses))]
     wave = np.tile([1.0, 1.2], k // 2)
     search.tried = {
         each: Tried(np.array([size * wave, size * wave]), np.array(values, dtype=float))
-        for each, size, values in zip(settings, losses, foretold, strict=True)
+        for each, size, values in zip(settings, losses, predicted, strict=True)
     }
     return settings
 
@@ -238,11 +228,11 @@ def test_learnt_weights_of_views_silence_one_that_knows_nothing(rng):
     assert weights[1] < 0.5 * weights[0]
     params, _ = search.parameters(replace(views, weights=tuple(weights)))
     np.testing.assert_array_equal(params["view_weights"], weights)
-    chosen = module.choose(search, uncounted=False, report=lambda line: None)
+    chosen = choose(search, uncounted=False, report=lambda line: None)
     assert chosen.joint == () and chosen.weights[1] < 0.5 * chosen.weights[0]
 
 
-def test_counts_that_are_not_believed_have_no_say_in_the_choice(rng):
+def test_flagged_counts_have_no_say_in_the_choice(rng):
     described, truth = made_up(rng)
     clean = every_third(truth)[:, 0]
     dirty = clean.copy()
@@ -250,8 +240,8 @@ def test_counts_that_are_not_believed_have_no_say_in_the_choice(rng):
     chosen = []
     for y in (clean, dirty):
         search = search_of(described, y)
-        chosen.append(module.choose(search, uncounted=False, report=lambda line: None))
-    assert np.flatnonzero(~search.believed).tolist() == [3, 20, 30]
+        chosen.append(choose(search, uncounted=False, report=lambda line: None))
+    assert np.flatnonzero(~search.kept).tolist() == [3, 20, 30]
     there = search_of(described, clean)
     scores = [np.mean(np.abs(held_out(there, each, np.inf))) for each in chosen]
     assert scores[1] < 1.1 * scores[0]
@@ -264,7 +254,7 @@ def test_held_out_errors_equal_fits_without_the_fold(rng, bound):
     found = held_out(search, Setting(lag=1), bound)
     params, part = search.parameters(Setting(lag=1))
     rows, y = search.footage.rows(Setting(lag=1))[0][part], search.y[part]
-    for train, test in module.contiguous_folds(len(y), module.FOLDS[0]):
+    for train, test in contiguous_folds(len(y), FOLDS[0]):
         model = HLRegressor(**params, threshold=bound).fit(rows[train], y[train])
         np.testing.assert_allclose(found[test], y[test] - model.predict(rows[test]), atol=1e-6)
 
@@ -294,7 +284,7 @@ def test_later_frames_are_learnt_from_and_the_counted_ones_fitted_again(
     found = fitted.learning(others)
     preparation = fitted.preparation.learning(others.values, others.numbers)
     for part, before in zip(preparation.parts, fitted.preparation.parts, strict=True):
-        assert part.lasting.n_frames == 240 and before.lasting.n_frames == 120
+        assert part.temporal.n_frames == 240 and before.temporal.n_frames == 120
     rows = preparation(described.values)
     used = np.arange(120) if setting.chain else np.arange(0, 120, 3)
     arguments = rows[used], described.numbers[used], preparation.columns, 40
@@ -321,15 +311,14 @@ def test_frames_that_are_known_already_are_counted_as_before(rng, monkeypatch):
     np.testing.assert_allclose(again, fitted.count(described)["count"], atol=1e-6)
 
 
-def test_frames_that_are_too_many_for_the_fit_teach_what_lasts(rng, monkeypatch):
+def test_frames_that_are_too_many_for_the_fit_teach_temporal_features(rng, monkeypatch):
     described, truth = made_up(rng, 300)
-    monkeypatch.setattr(module, "MOST_ROWS", 200)
     counts = np.full((300, 1), np.nan)
     counts[:90:3, 0] = truth[:90:3]
     monkeypatch.setattr(module, "choose", lambda search, **other: Setting(lag=1))
-    fitted = fit_counter(described, counts, ("count",))
+    fitted = fit_counter(described, counts, ("count",), most_rows=200)
     (part,) = fitted.preparation.parts
-    assert part.lasting.n_frames == 300 and len(fitted.numbers) == 30
+    assert part.temporal.n_frames == 300 and len(fitted.numbers) == 30
     rows = fitted.preparation(described.values)
     np.testing.assert_allclose(fitted.model.X_fit_, rows[:90:3])
 
@@ -355,14 +344,14 @@ def camera(tmp_path_factory):
     folder = tmp_path_factory.mktemp("frames")
     write_images(folder, clip.images())
     frames = open_frames(folder)
-    scene = features.make_scene(frames.height, frames.width, motion=True)
+    scene = make_scene(frames.height, frames.width, motion=True)
 
     def silent(done, total):
         pass
 
-    backgrounds = features.find_backgrounds(frames, scene, silent)
-    scene = features.with_level(frames, scene, backgrounds)
-    return clip, features.describe_frames(frames, scene, backgrounds, silent)
+    backgrounds = find_backgrounds(frames, scene, silent)
+    scene = with_level(frames, scene, backgrounds)
+    return clip, describe_frames(frames, scene, backgrounds, silent)
 
 
 def without_motion(described):
@@ -413,12 +402,12 @@ def test_uncounted_frames_are_counted(one_target):
     assert fitted.n_counted == N_COUNTED and len(told) >= 2
 
 
-def test_wrong_counts_are_doubted(one_target):
+def test_wrong_counts_are_flagged(one_target):
     *_, fitted, _ = one_target
     _, wrong = counted_and_wrong()
-    doubted = fitted.doubted
-    assert set(doubted[:N_WRONG]) == set(wrong + 1)
-    assert len(doubted) <= N_WRONG + 4
+    flagged = fitted.flagged
+    assert set(flagged[:N_WRONG]) == set(wrong + 1)
+    assert len(flagged) <= N_WRONG + 4
 
 
 def test_a_frame_that_cannot_be_read_has_no_count_and_harms_no_other(one_target):
@@ -444,7 +433,7 @@ def test_left_and_right_are_two_targets_of_one_count(camera):
     table = fitted.count(described)
     assert list(table)[:4] == ["count", "lower", "upper", "left"]
     np.testing.assert_allclose(table["count"], table["left"] + table["right"])
-    assert set(wrong + 1) <= set(fitted.doubted)
+    assert set(wrong + 1) <= set(fitted.flagged)
     rest = np.isnan(counts[:, 0])
     for name, truth in (("left", clip.left), ("right", clip.right), ("count", clip.counts)):
         prefix = "" if name == "count" else f"{name}_"
@@ -471,12 +460,12 @@ def test_without_uncounted_frames_only_counted_ones_are_in_the_fit(rng):
     assert np.mean(np.abs(fitted.count(described)["count"] - truth)) < 0.5
 
 
-def test_the_worst_counts_are_doubted_first(rng):
+def test_the_worst_counts_are_flagged_first(rng):
     described, truth = made_up(rng)
     counts = every_third(truth)
     counts[[9, 60, 90], 0] += [12.0, 6.0, 25.0]
     fitted = fit_counter(described, counts, ("count",))
-    assert fitted.doubted[:3].tolist() == [91, 10, 61]
+    assert fitted.flagged[:3].tolist() == [91, 10, 61]
 
 
 def test_frames_that_are_all_alike_get_the_mean_count(rng):

@@ -9,23 +9,32 @@ import pytest
 from skimage.feature import graycomatrix, graycoprops, local_binary_pattern
 
 from activehuber.crowd import features
-from activehuber.crowd.features import (
+from activehuber.crowd.background import (
     Backgrounds,
+    difference,
+    emptiest,
+    find_backgrounds,
+    median_image,
+    noise_level,
+    strongest_gradients,
+    with_level,
+)
+from activehuber.crowd.features import (
     FrameDescription,
     cells,
     co_occurrence,
     describe_frames,
-    difference,
-    emptiest,
-    find_backgrounds,
     look_at,
-    make_scene,
-    median_image,
-    perspective_line,
     rightward_flow,
-    working_shape,
 )
 from activehuber.crowd.frames import open_frames, write_video
+from activehuber.crowd.scene import (
+    LEAST_LEVELS,
+    make_scene,
+    perspective_line,
+    shrink,
+    working_shape,
+)
 from activehuber.runtime.messages import TableError
 
 
@@ -215,15 +224,15 @@ def test_gradients_fall_into_their_quadrant_whatever_their_sign(degrees, sign):
     # 90 and 0 degrees exactly, not nearly.
     ramp = sign * (round(np.cos(angle), 9) * x + round(np.sin(angle), 9) * y)
     colours = np.repeat(ramp[..., None].astype(np.float32), 3, axis=2)
-    across, down = features.strongest_gradients(colours)
+    across, down = strongest_gradients(colours)
     masks = features.quadrants(across[1:-1, 1:-1], down[1:-1, 1:-1])
     assert [mask.mean() for mask in masks] == [float(k == degrees // 45) for k in range(4)]
 
 
 def test_gradients_are_those_of_the_colour_with_the_largest(rng):
     colours = rng.normal(size=(20, 30, 3)).astype(np.float32)
-    found = np.hypot(*features.strongest_gradients(colours))
-    single = [np.hypot(*features.strongest_gradients(colours[..., [k] * 3])) for k in range(3)]
+    found = np.hypot(*strongest_gradients(colours))
+    single = [np.hypot(*strongest_gradients(colours[..., [k] * 3])) for k in range(3)]
     np.testing.assert_allclose(found, np.max(single, axis=0), rtol=1e-6)
 
 
@@ -285,15 +294,13 @@ def test_noise_sets_the_level(tmp_path, rng):
     for name, noise in (("quiet", 1.0), ("loud", 12.0)):
         frames = write_pngs(tmp_path / name, [grainy(empty, rng, noise) for _ in range(20)])
         scene = make_scene(48, 64)
-        found = features.with_level(
-            frames, scene, Backgrounds(np.array([1.0]), [grainy(empty, rng, 0)])
-        )
+        found = with_level(frames, scene, Backgrounds(np.array([1.0]), [grainy(empty, rng, 0)]))
         apart = difference(frames.read(3), grainy(empty, rng, 0), scene.roi)[1]
         if name == "quiet":
-            assert found.level == features.LEAST_LEVELS
+            assert found.level == LEAST_LEVELS
         else:
             assert found.level == pytest.approx(4.0 * np.median(apart), rel=0.1)
-            assert found.level > 1.5 * features.LEAST_LEVELS
+            assert found.level > 1.5 * LEAST_LEVELS
 
 
 def test_no_readable_frame_in_the_sample_leaves_the_least_level(tmp_path, rng):
@@ -301,7 +308,7 @@ def test_no_readable_frame_in_the_sample_leaves_the_least_level(tmp_path, rng):
     images = [None if k % 2 == 0 else grainy(empty, rng) for k in range(40)]
     frames = write_pngs(tmp_path / "half", images)
     backgrounds = find_backgrounds(frames, make_scene(48, 64), silent)
-    assert features.noise_level(frames, make_scene(48, 64), backgrounds) == 20.0
+    assert noise_level(frames, make_scene(48, 64), backgrounds) == 20.0
 
 
 # --- the empty scene --------------------------------------------------------------------
@@ -373,17 +380,17 @@ def walker_frames(rng, count, gains, shape=(60, 80)):
     return empty, images
 
 
-def test_slow_light_is_followed_and_foreground_stays_the_walker(tmp_path, rng, monkeypatch):
-    monkeypatch.setattr(features, "STRETCH_FRAMES", 20)
-    monkeypatch.setattr(features, "NEAR_STRETCHES", 1)
+def test_slow_light_is_followed_and_foreground_stays_the_walker(tmp_path, rng):
     gains = np.linspace(0.75, 1.25, 120)
     empty, images = walker_frames(rng, 120, gains)
     frames, scene = write_pngs(tmp_path / "frames", images), make_scene(60, 80)
-    told = []
-    backgrounds = find_backgrounds(
-        frames, scene, lambda done, total: told.append((done, total))
-    )
-    assert told == [(k, 6) for k in range(1, 7)]
+    shares = []
+
+    def report(done, total):
+        shares.append((done, total))
+
+    backgrounds = find_backgrounds(frames, scene, report, stretch=20, neighbours=1)
+    assert shares == [(k, 6) for k in range(1, 7)]
     np.testing.assert_allclose(backgrounds.numbers, [10.5, 30.5, 50.5, 70.5, 90.5, 110.5])
     for number in (1, 60, 120):
         near = backgrounds.near(number)
@@ -396,9 +403,8 @@ def test_slow_light_is_followed_and_foreground_stays_the_walker(tmp_path, rng, m
         assert overlap(look.foreground > 0, truth) > 0.75
 
 
-def test_a_place_that_is_busy_most_of_the_time_is_seen_between(tmp_path, rng, monkeypatch):
+def test_a_place_that_is_busy_most_of_the_time_is_seen_between(tmp_path, rng):
     """In four of five stretches someone is there for 12 frames of 20, at 48 of 100 in all."""
-    monkeypatch.setattr(features, "STRETCH_FRAMES", 20)
     wall = np.full((240, 320, 3), 170.0)
     busy = figure_in(wall, (100, 150), rng)
     there = [k // 20 < 4 and k % 5 < 3 for k in range(100)]
@@ -406,7 +412,7 @@ def test_a_place_that_is_busy_most_of_the_time_is_seen_between(tmp_path, rng, mo
     frames, where = write_pngs(tmp_path / "frames", images), np.s_[100:140, 150:168]
     medians = [median_image(images[k : k + 20]) for k in range(0, 100, 20)]
     assert np.abs(emptiest(medians)[where] - 170.0).mean() > 60
-    found = find_backgrounds(frames, make_scene(240, 320), silent)
+    found = find_backgrounds(frames, make_scene(240, 320), silent, stretch=20)
     assert np.abs(found.near(1)[where] - 170.0).mean() < 4
 
 
@@ -421,28 +427,28 @@ def test_a_known_empty_scene_has_a_say(tmp_path, rng):
     assert np.abs(helped[where] - 170.0).mean() < 4
 
 
-def test_a_folder_and_a_video_have_the_same_scene(tmp_path, rng, monkeypatch):
-    monkeypatch.setattr(features, "STRETCH_FRAMES", 25)
-    monkeypatch.setattr(features, "MEDIAN_FRAMES", 11)
+def test_a_folder_and_a_video_have_the_same_scene(tmp_path, rng):
     _, images = walker_frames(rng, 60, np.ones(60), (96, 128))
     write_video(tmp_path / "clip.avi", images, 5.0)
     film = open_frames(tmp_path / "clip.avi")
     # The very pixels of the video, so that nothing but the way of reading differs.
     folder = write_pngs(tmp_path / "frames", [frame.image for frame in film.each()])
     scene = make_scene(96, 128)
-    found = [find_backgrounds(frames, scene, silent) for frames in (folder, film)]
+    found = [
+        find_backgrounds(frames, scene, silent, stretch=25, sampled=11)
+        for frames in (folder, film)
+    ]
     assert len(found[0].images) == 2
     for left, right in zip(found[0].images, found[1].images, strict=True):
         np.testing.assert_array_equal(left, right)
     np.testing.assert_array_equal(found[0].numbers, found[1].numbers)
 
 
-def test_stretches_without_a_readable_frame_borrow_their_scene(tmp_path, rng, monkeypatch):
-    monkeypatch.setattr(features, "STRETCH_FRAMES", 10)
+def test_stretches_without_a_readable_frame_borrow_their_scene(tmp_path, rng):
     _, images = walker_frames(rng, 40, np.ones(40))
     images[10:20] = [None] * 10
     frames, scene = write_pngs(tmp_path / "frames", images), make_scene(60, 80)
-    found = find_backgrounds(frames, scene, silent)
+    found = find_backgrounds(frames, scene, silent, stretch=10)
     np.testing.assert_allclose(found.numbers, [5.5, 25.5, 35.5])
     assert found.near(14) is found.images[0] and found.near(17) is found.images[1]
 
@@ -459,7 +465,7 @@ def test_large_frames_are_made_smaller_and_small_ones_stay():
     assert height == 16 and width > 5000
     image = np.zeros((480, 640, 3), np.uint8)
     image[:240] = 200
-    small = features.shrink(image, make_scene(480, 640))
+    small = shrink(image, make_scene(480, 640))
     assert small.shape == (240, 320, 3) and small[:119].min() == 200 and small[121:].max() == 0
 
 

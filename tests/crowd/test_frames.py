@@ -238,13 +238,12 @@ def test_video(tmp_path, ending):
     np.testing.assert_array_equal(asked[1].image, frames.read(7))
 
 
-def test_progress_of_a_long_video(tmp_path, monkeypatch):
+def test_progress_of_a_long_video(tmp_path):
     path = tmp_path / "a.avi"
     write_video(path, [shade(9)] * 8, 10)
-    monkeypatch.setattr(module, "TOLD_EVERY", 4)
-    told = []
-    open_frames(path, progress=lambda share, words: told.append((share, words)))
-    assert told == [(0.5, "finding frames: 4"), (1.0, "finding frames: 8")]
+    said = []
+    open_frames(path, lambda share, words: said.append((share, words)), stride=4)
+    assert said == [(0.5, "finding frames: 4"), (1.0, "finding frames: 8")]
 
 
 def test_cut_video_says_so(tmp_path, rng, capfd):

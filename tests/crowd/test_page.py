@@ -49,7 +49,7 @@ def some_frames(n=400, n_given=160, wrong=(37, 90, 141)):
                 count[k],
                 count[k] - 3.5,
                 count[k] + 3.5,
-                "not believed" if is_wrong else "kept" if is_given else "uncounted",
+                "flagged" if is_wrong else "kept" if is_given else "uncounted",
             )
         )
     return tuple(lines)
@@ -57,14 +57,14 @@ def some_frames(n=400, n_given=160, wrong=(37, 90, 141)):
 
 def a_report(frames=None, **changes):
     frames = some_frames() if frames is None else frames
-    doubted = [line.number for line in frames if line.verdict == "not believed"]
+    flagged = [line.number for line in frames if line.verdict == "flagged"]
     values = {
         "title": "camera 1",
         "source": "frames/",
         "facts": (("Frames", f"{len(frames):,}"), ("Given", "160"), ("Mean count", "32.1")),
         "target_names": ("count",),
         "frames": frames,
-        "doubted": tuple(a_picture(k, "Far above its neighbours.") for k in doubted[:24]),
+        "flagged": tuple(a_picture(k, "Far above its neighbours.") for k in flagged[:24]),
         "samples": tuple(a_picture(line.number) for line in frames[:: len(frames) // 3 + 1]),
         "skipped": ("frame 12 (seq_000012.jpg) cannot be read",),
         "settings": (("seed", "0"), ("grid", "8 × 8")),
@@ -74,7 +74,7 @@ def a_report(frames=None, **changes):
 
 
 def few_people():
-    """Twelve frames, six counts, all believed; two targets."""
+    """Twelve frames, six counts, all kept; two targets."""
     frames = tuple(
         FrameLine(k, k % 5 + 1.0 if k % 2 else None, k % 5 + 1.3, k % 5 + 0.2, k % 5 + 2.4,
                   "kept" if k % 2 else "uncounted")
@@ -95,13 +95,13 @@ def nasty_report():
         source=SCRIPT,
         facts=((NASTY, SCRIPT),),
         target_names=(NASTY, SCRIPT),
-        doubted=(a_picture(37, NASTY),),
+        flagged=(a_picture(37, NASTY),),
         samples=(a_picture(1, SCRIPT),),
         skipped=(SCRIPT, "$title ${data}"),
         settings=((SCRIPT, NASTY),),
         remarks=(SCRIPT, NASTY),
         table=SCRIPT,
-        doubted_table=SCRIPT,
+        flagged_table=SCRIPT,
     )
 
 
@@ -141,10 +141,10 @@ def a_line(number, given=None, count=31.0, lower=27.0, upper=35.0, verdict=None)
 @pytest.mark.parametrize(
     ("frames", "headline"),
     [
-        (some_frames(), "3 of 160 given counts are not believed"),
-        ((a_line(1, 90.0, verdict="not believed"),), "1 of 1 given count is not believed"),
-        (some_frames(wrong=()), "All 160 given counts are believed"),
-        ((a_line(1, 30.0),), "The only given count is believed"),
+        (some_frames(), "3 of 160 given counts are flagged"),
+        ((a_line(1, 90.0, verdict="flagged"),), "1 of 1 given count is flagged"),
+        (some_frames(wrong=()), "All 160 given counts are kept"),
+        ((a_line(1, 30.0),), "The only given count is kept"),
         (some_frames(n_given=0), "400 frames are counted"),
         ((a_line(1),), "1 frame is counted"),
         ((a_line(1, count=None, verdict="skipped"),), "0 frames are counted"),
@@ -152,7 +152,7 @@ def a_line(number, given=None, count=31.0, lower=27.0, upper=35.0, verdict=None)
     ],
 )
 def test_headline(frames, headline):
-    page = render(a_report(frames, samples=(), doubted=()))
+    page = render(a_report(frames, samples=(), flagged=()))
     assert f"<h1>{headline}" in page
     assert f"<title>{headline} – camera 1</title>" in page
 
@@ -171,9 +171,9 @@ def test_everything_that_was_said_is_there():
         assert sentence in text
 
 
-def test_a_doubted_count_stands_beside_what_was_expected():
-    frames = (a_line(411, 30.0), a_line(412, 90.0, verdict="not believed"))
-    text = said(a_report(frames, doubted=(a_picture(412),), samples=(a_picture(411),)))
+def test_a_flagged_count_stands_beside_what_was_expected():
+    frames = (a_line(411, 30.0), a_line(412, 90.0, verdict="flagged"))
+    text = said(a_report(frames, flagged=(a_picture(412),), samples=(a_picture(411),)))
     assert "Frame 412: given 90, expected 31 (27–35)" in text
     assert "Frame 411: given 30, counted 31 (27–35)" in text
 
@@ -188,15 +188,15 @@ def test_a_doubted_count_stands_beside_what_was_expected():
     ],
 )
 def test_numbers_of_a_card(line, heading):
-    frames = (replace(line, verdict="not believed"),)
-    page = render(a_report(frames, doubted=(a_picture(7),)))
+    frames = (replace(line, verdict="flagged"),)
+    page = render(a_report(frames, flagged=(a_picture(7),)))
     found = re.search(r'<h3 id="frame-7-title">(.*?)</h3>', page)[1]
     assert re.sub("<[^>]*>", "", found) == f"Frame 7: {heading}"
 
 
 def test_pictures_are_in_the_page_as_they_came():
     picture = a_picture(37)
-    page = render(a_report(doubted=(picture,)))
+    page = render(a_report(flagged=(picture,)))
     card = page.split('id="frame-37"')[1].split("</article>")[0]
     found = re.findall(r'src="data:image/jpeg;base64,([^"]*)" alt="([^"]*)"', card)
     assert [base64.b64decode(data) for data, _ in found] == [picture.image, picture.overlay]
@@ -205,31 +205,31 @@ def test_pictures_are_in_the_page_as_they_came():
 
 def test_cards_keep_the_order_they_came_in():
     pictures = tuple(a_picture(k) for k in (141, 37, 90))
-    found = re.findall(r'id="frame-(\d+)"', render(a_report(doubted=pictures)))
+    found = re.findall(r'id="frame-(\d+)"', render(a_report(flagged=pictures)))
     assert found == ["141", "37", "90"]
 
 
-def test_doubted_counts_without_a_picture_are_listed_farthest_first():
+def test_flagged_counts_without_a_picture_are_listed_farthest_first():
     frames = tuple(
-        a_line(k, 40.0 + k, verdict="not believed" if k < 5 else "kept") for k in range(1, 9)
+        a_line(k, 40.0 + k, verdict="flagged" if k < 5 else "kept") for k in range(1, 9)
     )
-    text = said(a_report(frames, doubted=(a_picture(2),), samples=()))
-    assert "3 more counts are not believed; no picture here" in text
+    text = said(a_report(frames, flagged=(a_picture(2),), samples=()))
+    assert "3 more counts are flagged; no picture here" in text
     assert re.findall(r"frame (\d): given", text) == ["4", "3", "1"]
 
 
-def test_when_all_are_believed():
+def test_when_all_are_kept():
     text = said(few_people())
-    assert "Every given count was believed." in text
+    assert "Every given count was kept." in text
     assert "No frame was skipped." in text
     assert "Counts on this page are the sum of left and right." in text
-    assert "not believed" not in text
+    assert "are flagged" not in text
 
 
 def test_pure_counting():
     page = render(pure_counting())
     text = said(pure_counting())
-    assert "No counts were given: there was nothing to doubt." in text
+    assert "No counts were given: there was nothing to flag." in text
     assert "to check by eye" not in text
     assert "pictures of the camera" not in text
     assert "<img" not in page
@@ -306,11 +306,11 @@ def test_two_thousand_frames_with_all_their_pictures():
     report = a_report(frames, samples=tuple(a_picture(k) for k in range(1, 2000, 250)))
     page = render(report)
     assert len(page.encode()) < LIMIT
-    assert (len(report.doubted), len(report.samples)) == (24, 8)
+    assert (len(report.flagged), len(report.samples)) == (24, 8)
     assert page.count("<img ") == 2 * (24 + 8) + 1
     assert (n_dots(page), n_crosses(page)) == (800 - 33, 33)
     assert len(runs_of(page, "line")[0]) == 2000
-    assert "9 more counts are not believed" in page
+    assert "9 more counts are flagged" in page
 
 
 def test_two_hundred_thousand_frames():
@@ -323,14 +323,14 @@ def test_two_hundred_thousand_frames():
     assert len(line) == 3000
     # Thinning never hides a single odd frame.
     assert line[line[:, 1].argmin(), 0] == pytest.approx(1000 * 123_456 / 200_000, abs=1)
-    for told in (
+    for sentence in (
         "200,000 frames are drawn in 1,500 steps",
         "3,000 of 18,668 given counts that are kept are drawn.",
-        "800 of 1,332 given counts that are not believed are drawn.",
-        "1,308 more counts are not believed",
+        "800 of 1,332 given counts that are flagged are drawn.",
+        "1,308 more counts are flagged",
         "… and 808 nearer to the model.",
     ):
-        assert told in page
+        assert sentence in page
 
 
 def test_pictures_and_texts_that_are_too_large_give_way():
@@ -341,7 +341,7 @@ def test_pictures_and_texts_that_are_too_large_give_way():
     page = render(
         a_report(
             some_frames(wrong=wrong),
-            doubted=tuple(Picture(k, noise, noise, heavy) for k in wrong),
+            flagged=tuple(Picture(k, noise, noise, heavy) for k in wrong),
             samples=tuple(Picture(k, noise, noise, heavy) for k in range(100, 120)),
             skipped=(heavy,) * 300,
             settings=((heavy, heavy),) * 300,
@@ -354,7 +354,7 @@ def test_pictures_and_texts_that_are_too_large_give_way():
     n_samples = page.count('id="sample-') // 2
     assert 5 < n_cards < 40
     assert 0 < n_samples < 20
-    assert f"{40 - n_cards} more counts are not believed; no picture here" in page
+    assert f"{40 - n_cards} more counts are flagged; no picture here" in page
     assert f"To keep the page small, {20 - n_samples} cards are left out." in page
 
 
@@ -389,7 +389,7 @@ def test_text_of_the_user_is_inert_and_survives():
 
 
 def test_text_that_is_no_unicode_is_replaced():
-    page = render(a_report(title="a\udcffb\x00c\u202ed", doubted=(a_picture(37, "\ud800"),)))
+    page = render(a_report(title="a\udcffb\x00c\u202ed", flagged=(a_picture(37, "\ud800"),)))
     page.encode()
     assert "a b c d" in page
 
@@ -404,8 +404,8 @@ def test_render_is_pure():
         (lambda: a_line(1, verdict="perhaps"), "verdict must be one of"),
         (lambda: a_report((a_line(2), a_line(1))), "increasing number"),
         (lambda: a_report((a_line(1), a_line(1))), "increasing number"),
-        (lambda: a_report(doubted=(a_picture(5),)), "frame 5 has a picture in doubted"),
-        (lambda: a_report(doubted=(a_picture(37),) * 2), "each frame once"),
+        (lambda: a_report(flagged=(a_picture(5),)), "frame 5 has a picture in flagged"),
+        (lambda: a_report(flagged=(a_picture(37),) * 2), "each frame once"),
     ],
 )
 def test_wrong_reports_are_refused(wrong, message):

@@ -39,7 +39,7 @@ def test_every_picture_is_seen(show):
         "Promise.all([...document.images].map(async (image) => {"
         "await image.decode(); return [image.naturalWidth, image.clientWidth > 200]; }))"
     )
-    # Three doubted frames and three samples, each twice, and the background.
+    # Three flagged frames and three samples, each twice, and the background.
     assert sizes == [[320, True]] * 13
 
 
@@ -50,7 +50,7 @@ def test_axe_finds_nothing(show, theme, viewport):
 
 
 @pytest.mark.parametrize("make", [few_people, pure_counting])
-def test_axe_finds_nothing_where_nothing_is_doubted(show, make):
+def test_axe_finds_nothing_where_nothing_is_flagged(show, make):
     assert axe_violations(show(make(), viewport=PHONE, theme="dark")) == []
 
 
@@ -76,7 +76,7 @@ def test_a_cross_leads_to_its_card(show):
 
 
 def test_a_cross_without_a_card_leads_nowhere(show):
-    page = show(a_report(doubted=()))
+    page = show(a_report(flagged=()))
     assert page.locator("figure.counts use").count() == 3
     assert page.locator("use[data-line]").count() == 0
 
@@ -87,7 +87,7 @@ def long_report():
         title=long,
         source=long,
         facts=((long, long),),
-        doubted=(a_picture(37, long),),
+        flagged=(a_picture(37, long),),
         skipped=(long,),
         settings=((long, "f" * 200),),
         table=long,
@@ -117,7 +117,7 @@ def test_keyboard(show):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "doubted"
+    assert page.evaluate("document.activeElement.id") == "flagged"
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
     style = "getComputedStyle(document.activeElement)"
@@ -141,7 +141,7 @@ def test_theme(show):
 
 def test_without_script(show):
     page = show(a_report(), script=False)
-    assert page.locator("h1").inner_text() == "3 of 160 given counts are not believed."
+    assert page.locator("h1").inner_text() == "3 of 160 given counts are flagged."
     assert page.locator(".card").count() == 7
     assert not page.locator("#theme").is_visible()
 
@@ -152,7 +152,7 @@ def test_nothing_moves(show):
 
 def test_print_shows_the_list_that_is_closed(show):
     frames = some_frames(400, 160, tuple(range(1, 60)))
-    page = show(replace(a_report(frames), doubted=()), theme="dark")
+    page = show(replace(a_report(frames), flagged=()), theme="dark")
     assert not page.locator(".rest li").first.is_visible()
     page.emulate_media(media="print")
     assert page.locator(".rest li").first.is_visible()

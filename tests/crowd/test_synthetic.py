@@ -146,7 +146,7 @@ def test_a_person_is_where_and_as_large_as_said(row, tall):
     clip = synthetic_camera(2, people=(1, 1), **CLEAN)
     for phase in np.linspace(0, 6, 7):
         one = walker(x=150.3, y=row, tall=tall, phase=phase, heading=-1.0)
-        drawn = module._draw(clip.scene, one, clip.looks, shadows=False)
+        drawn = module._draw(clip.scene, one, clip.clothes, shadows=False)
         rows, columns = np.nonzero(np.any(drawn != clip.scene.background, axis=2))
         wanted = tall * clip.perspective[row, 150]
         assert abs(rows.max() - row) <= 2
@@ -158,10 +158,10 @@ def test_a_person_is_where_and_as_large_as_said(row, tall):
 def test_people_in_front_hide_those_behind():
     clip = synthetic_camera(2, people=(2, 2), **CLEAN)
     two = np.concatenate([walker(who=0, x=120, y=150), walker(who=1, x=122, y=156)])
-    both = module._draw(clip.scene, two, clip.looks, shadows=False)
-    swapped = module._draw(clip.scene, two[::-1], clip.looks, shadows=False)
+    both = module._draw(clip.scene, two, clip.clothes, shadows=False)
+    swapped = module._draw(clip.scene, two[::-1], clip.clothes, shadows=False)
     np.testing.assert_array_equal(both, swapped)
-    front = module._draw(clip.scene, two[1:], clip.looks, shadows=False)
+    front = module._draw(clip.scene, two[1:], clip.clothes, shadows=False)
     chest = np.s_[118:128, 121:124]
     np.testing.assert_array_equal(both[chest], front[chest])
     assert not np.array_equal(both, front)
@@ -173,7 +173,7 @@ def test_objects_hide_those_behind():
     rows, columns = np.nonzero(mask)
     for offset, hidden in ((-4, True), (4, False)):
         one = walker(x=columns.mean(), y=row + offset)
-        drawn = module._draw(clip.scene, one, clip.looks, shadows=False)
+        drawn = module._draw(clip.scene, one, clip.clothes, shadows=False)
         same = np.array_equal(drawn[rows, columns], clip.scene.background[rows, columns])
         assert same == hidden
 

@@ -30,9 +30,10 @@ from sklearn.pipeline import Pipeline
 from activehuber import HLClassifier, HLRegressor, HLRegressorCV, View
 from activehuber.crowd import model as crowd
 from activehuber.crowd.counter import Counter as CrowdCounter
-from activehuber.crowd.counter import CounterPart, Preparation, Scaling, Setting
-from activehuber.crowd.features import Described, Scene
-from activehuber.crowd.lasting import Components
+from activehuber.crowd.features import Described
+from activehuber.crowd.preparation import KernelFeatures, Preparation, Scaling, Setting
+from activehuber.crowd.scene import Scene
+from activehuber.crowd.temporal import Components
 from activehuber.data.encoding import TableFeatures
 from activehuber.persistence.archive import pack
 from activehuber.persistence.model_files import (
@@ -131,8 +132,8 @@ def crowd_model(rng: np.random.Generator) -> crowd.CrowdModel:
     values = np.cumsum(rng.normal(size=(n, 8)), axis=0)
     scaling = Scaling(values.mean(axis=0), values.std(axis=0))
     own = np.arange(2, 8)
-    lasting = Components.of(scaling(values)[:, own], numbers, most=4).lasting(1)
-    preparation = Preparation(scaling, (CounterPart("edges and texture", own, lasting),))
+    temporal = Components.of(scaling(values)[:, own], numbers, most=4).predicting(1)
+    preparation = Preparation(scaling, (KernelFeatures("edges and texture", own, temporal),))
     labels = np.where(numbers[:, None] % 2, np.nan, np.abs(values[:, :1]))
     view = View(np.arange(4), gamma=0.1, name="edges and texture")
     regressor = HLRegressor(views=[view], alpha=1e-3).fit(preparation(values), labels[:, 0])
@@ -148,7 +149,7 @@ def crowd_model(rng: np.random.Generator) -> crowd.CrowdModel:
         labels=labels,
         numbers=numbers,
         n_counted=45,
-        doubted=np.array([4, 8]),
+        flagged=np.array([4, 8]),
     )
     scene = Scene(16, 16, np.ones((16, 16), dtype=bool), np.ones((16, 16)))
     columns = {"size": slice(0, 2), "edges": slice(2, 5), "texture": slice(5, 8)}

@@ -40,7 +40,7 @@ def crowd_train_command(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
 ) -> None:
-    """Learn to count; write the model, all counts, those not to believe, and a page."""
+    """Learn to count; write the model, all counts, the flagged ones, and a page."""
     started = time.perf_counter()
     with progress(quiet=False) as tell:
         tell(0.0, "starting")

@@ -13,34 +13,25 @@ import numpy as np
 
 import activehuber
 from activehuber._typing import Matrix, Vector
-from activehuber.crowd.counter import Counter, features_in_words, fit_counter
+from activehuber.crowd.background import Backgrounds, find_backgrounds, with_level
+from activehuber.crowd.counter import Counter, fit_counter
 from activehuber.crowd.counts import Counts, counts_csv, read_counts
-from activehuber.crowd.features import (
-    Backgrounds,
-    Described,
-    Scene,
-    describe_frames,
-    find_backgrounds,
-    look_at,
-    make_scene,
-    overlay,
-    perspective_line,
-    shrink,
-    with_level,
-)
+from activehuber.crowd.features import Described, describe_frames, look_at, overlay
 from activehuber.crowd.frames import Frames, Image, load_opencv, open_frames, read_image
 from activehuber.crowd.model import CrowdModel, check_same_camera, load_model, model_bytes
 from activehuber.crowd.page import CrowdReport, FrameLine, Picture, render
+from activehuber.crowd.preparation import features_in_words
+from activehuber.crowd.scene import Scene, make_scene, perspective_line, shrink
 from activehuber.runtime.messages import TableError, first_line, listed
 
-# Pictures on the page: counts not believed, and frames to check the foreground by.
-MOST_DOUBTED, SAMPLES = 24, 8
+# Pictures on the page: flagged counts, and frames to check the foreground by.
+MOST_FLAGGED, SAMPLES = 24, 8
 PICTURE_WIDTH, PICTURE_QUALITY = 320, 80
 COVERAGE = 0.9
 # Frames that cannot be used, each with its reason, before the others are only counted.
 MOST_PROBLEMS = 20
-COUNTS, DOUBTED = "counts.csv", "doubted.csv"
-FILES = (COUNTS, DOUBTED, "report.html", "model.skops")
+COUNTS, FLAGGED = "counts.csv", "flagged.csv"
+FILES = (COUNTS, FLAGGED, "report.html", "model.skops")
 
 Tell = Callable[[float, str], None]
 
@@ -56,8 +47,8 @@ class Counted:
         count, lower, upper, and the same of each target if there are two.
     given : ndarray of shape (n,)
         NaN where nobody counted.
-    doubted : ndarray of int
-        Frame numbers whose given count is not believed, worst first.
+    flagged : ndarray of int
+        Frame numbers whose given count is flagged, worst first.
     notes : tuple of str
         What was guessed, skipped or is missing.
 
@@ -83,7 +74,7 @@ class Counted:
     frames: Frames
     columns: dict[str, Vector]
     given: Vector
-    doubted: np.ndarray
+    flagged: np.ndarray
     notes: tuple[str, ...]
 
     def csv(self) -> bytes:
@@ -91,14 +82,14 @@ class Counted:
         columns = {name: _rounded(values) for name, values in self.columns.items()}
         return counts_csv(self.frames.numbers, columns)
 
-    def doubted_csv(self) -> bytes:
-        """frame,given,fitted,lower,upper of the counts not believed, worst first."""
-        places = np.searchsorted(self.frames.numbers, self.doubted)
+    def flagged_csv(self) -> bytes:
+        """frame,given,fitted,lower,upper of the flagged counts, worst first."""
+        places = np.searchsorted(self.frames.numbers, self.flagged)
         names = {"fitted": "count", "lower": "lower", "upper": "upper"}
         fitted = {name: self.columns[source][places] for name, source in names.items()}
         columns = {"given": self.given[places], **fitted}
         rounded = {name: _rounded(values) for name, values in columns.items()}
-        return counts_csv(self.doubted.tolist(), rounded)
+        return counts_csv(self.flagged.tolist(), rounded)
 
 
 def _rounded(values: Vector) -> list[float]:
@@ -135,7 +126,7 @@ class Trained:
     ...     counts.to_csv(folder / "counts.csv", index=False)
     ...     trained = train(folder / "frames", folder / "counts.csv")
     >>> sorted(trained.files())
-    ['counts.csv', 'doubted.csv', 'model.skops', 'report.html']
+    ['counts.csv', 'flagged.csv', 'model.skops', 'report.html']
     """
 
     model: CrowdModel
@@ -146,7 +137,7 @@ class Trained:
         """Names and contents."""
         return {
             COUNTS: self.counted.csv(),
-            DOUBTED: self.counted.doubted_csv(),
+            FLAGGED: self.counted.flagged_csv(),
             "report.html": self.page.encode("utf-8", "replace"),
             "model.skops": model_bytes(self.model),
         }
@@ -206,7 +197,7 @@ def train(
     backgrounds, described, scene = _describe(frames, scene, tell, None)
     lost = _lost_counts(given, described)
     tell(0.7, "choosing and fitting")
-    with warnings.catch_warnings(record=True) as doubts:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         counter = fit_counter(
             described,
@@ -215,15 +206,15 @@ def train(
             coverage=COVERAGE,
             report=lambda words: tell(0.8, words),
         )
-    # Fits of a few counts repeat themselves; every doubt is told once, in the notes.
-    told = dict.fromkeys(f"The fit: {first_line(doubt.message)}." for doubt in doubts)
+    # Fits of a few counts repeat themselves; every warning is in the notes once.
+    warned = dict.fromkeys(f"The fit: {first_line(each.message)}." for each in caught)
     total = given.values.sum(axis=1)
     counted = Counted(
         frames,
         counter.count(described),
         total,
-        counter.doubted,
-        (*given.notes, *lost, *told, *_notes(frames, described)),
+        counter.flagged,
+        (*given.notes, *lost, *warned, *_notes(frames, described)),
     )
     model = CrowdModel(scene, counter, backgrounds.images[-1], described.columns)
     tell(0.92, "drawing the page")
@@ -287,7 +278,7 @@ def count(
     check_same_camera(model, frames)
     backgrounds, described, _ = _describe(frames, model.scene, tell, model.empty)
     none = np.full(len(frames), np.nan)
-    tell(0.9, "learning what lasts of these frames")
+    tell(0.9, "learning temporal features of these frames")
     model = replace(model, counter=model.counter.learning(described))
     columns, notes = model.counter.count(described), _notes(frames, described)
     counted = Counted(frames, columns, none, np.empty(0, dtype=int), notes)
@@ -372,10 +363,12 @@ def _notes(frames: Frames, described: Described) -> tuple[str, ...]:
         words = "1 frame number has" if many == 1 else f"{many} frame numbers have"
         notes.append(f"{words} no file: {listed(frames.missing)}.")
     # That a video is broken is in the notes of its frames already.
-    told = [p for p in described.problems if not (frames.broken and p.endswith(frames.broken))]
-    notes += [f"{problem[0].upper()}{problem[1:]}." for problem in told[:MOST_PROBLEMS]]
-    if len(told) > MOST_PROBLEMS:
-        more = len(told) - MOST_PROBLEMS
+    problems = [
+        p for p in described.problems if not (frames.broken and p.endswith(frames.broken))
+    ]
+    notes += [f"{problem[0].upper()}{problem[1:]}." for problem in problems[:MOST_PROBLEMS]]
+    if len(problems) > MOST_PROBLEMS:
+        more = len(problems) - MOST_PROBLEMS
         notes.append(f"{more} more {'frame' if more == 1 else 'frames'} cannot be used.")
     return tuple(notes)
 
@@ -388,16 +381,16 @@ def _page(
 ) -> str:
     frames, counter = counted.frames, model.counter
     columns = (counted.given, *(counted.columns[name] for name in ("count", "lower", "upper")))
-    bad = set(counted.doubted.tolist())
+    bad = set(counted.flagged.tolist())
     lines = []
     for number, given, value, lower, upper in zip(
         frames.numbers, *(column.tolist() for column in columns), strict=True
     ):
         verdict = "kept" if given == given else "uncounted"
-        verdict = "not believed" if number in bad else verdict
+        verdict = "flagged" if number in bad else verdict
         verdict = "skipped" if value != value else verdict
         lines.append(FrameLine(number, given, value, lower, upper, verdict))
-    shown = counted.doubted[:MOST_DOUBTED].tolist()
+    shown = counted.flagged[:MOST_FLAGGED].tolist()
     readable = np.array(frames.numbers)[np.isfinite(counted.columns["count"])]
     samples = readable[np.linspace(0, len(readable) - 1, SAMPLES).astype(int)]
     drawn = _pictures(frames, model.scene, backgrounds, {*shown, *samples.tolist()})
@@ -407,14 +400,14 @@ def _page(
         facts=_facts(counted, model),
         target_names=counter.names,
         frames=tuple(lines),
-        doubted=tuple(drawn[number] for number in shown),
+        flagged=tuple(drawn[number] for number in shown),
         samples=tuple(drawn[number] for number in dict.fromkeys(samples.tolist())),
         skipped=counted.notes,
         settings=_settings(model),
         background=_jpeg(backgrounds.images[len(backgrounds.images) // 2]),
         remarks=_cautions(counted),
         table=table,
-        doubted_table=DOUBTED if _has_given(counted) else "",
+        flagged_table=FLAGGED if _has_given(counted) else "",
     )
     return render(report)
 
@@ -456,7 +449,7 @@ def _facts(counted: Counted, model: CrowdModel) -> tuple[tuple[str, str], ...]:
     if not _has_given(counted):
         return (*facts, ("error on held-out frames at training", error))
     facts.insert(1, ("counted by hand", f"{np.isfinite(counted.given).sum()}"))
-    facts.insert(2, ("not believed", f"{len(counted.doubted)}"))
+    facts.insert(2, ("flagged", f"{len(counted.flagged)}"))
     return (*facts, ("error on held-out frames", error))
 
 
@@ -477,7 +470,7 @@ def _cautions(counted: Counted) -> tuple[str, ...]:
 def _features(counter: Counter) -> str:
     """What is made of the features, and how many frames taught it."""
     words = features_in_words(counter.setting)
-    taught = {part.lasting.n_frames for part in counter.preparation.parts if part.lasting}
+    taught = {part.temporal.n_frames for part in counter.preparation.parts if part.temporal}
     return f"{words}, learnt from {max(taught):,} frames" if taught else words
 
 
@@ -499,7 +492,7 @@ def _settings(model: CrowdModel) -> tuple[tuple[str, str], ...]:
             "five contiguous folds and two halves of the counted frames, agreed on "
             "for uncounted ones",
         ),
-        ("mean error on held-out folds", f"{counter.held_out:.3f} (believed counts)"),
+        ("mean error on held-out folds", f"{counter.held_out:.3f} (counts kept)"),
         ("intervals", f"{100 * counter.coverage:.0f} %, from held-out folds"),
         ("foreground from", f"{scene.level:.1f} grey levels"),
         ("worked on", f"{scene.roi.shape[1]} × {scene.roi.shape[0]} pixels"),
@@ -516,13 +509,13 @@ def summary(counted: Counted, model: CrowdModel, most: int = 10) -> list[str]:
     """Lines for a person at the terminal."""
     lines = [f"{name}: {value}" for name, value in _facts(counted, model)]
     places = {number: place for place, number in enumerate(counted.frames.numbers)}
-    for number in counted.doubted[:most].tolist():
+    for number in counted.flagged[:most].tolist():
         at = places[number]
         value, lower, upper = (counted.columns[k][at] for k in ("count", "lower", "upper"))
         lines.append(
             f"frame {number}: given {counted.given[at]:g}, expected {value:.1f} "
             f"({lower:.0f} to {upper:.0f})"
         )
-    if len(counted.doubted) > most:
-        lines.append(f"and {len(counted.doubted) - most} more: see {DOUBTED}")
+    if len(counted.flagged) > most:
+        lines.append(f"and {len(counted.flagged) - most} more: see {FLAGGED}")
     return [*lines, *_cautions(counted)]

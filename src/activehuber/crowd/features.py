@@ -18,399 +18,49 @@ view, motion, tells what moves left from what moves right by optical flow.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from activehuber._typing import Mask, Matrix, Vector
+from activehuber.crowd.background import (
+    Backgrounds,
+    Floats,
+    Report,
+    difference,
+    strongest_gradients,
+)
 from activehuber.crowd.frames import Frame, Frames, Image, load_opencv
+from activehuber.crowd.scene import MOTION, Scene, shrink
 from activehuber.data.rows import cores
 from activehuber.runtime.messages import TableError
 
-Floats: TypeAlias = NDArray[np.float32]
-Report: TypeAlias = Callable[[int, int], Any]
-
-# Pixels of a frame that is worked on; larger ones are made smaller first.
-WORKING_PIXELS = 320 * 240
-# Sides shorter than this are made longer: optical flow and box counting need some pixels.
-LEAST_SIDE = 16
-# Cells of the grid in a frame of that size, and of the coarse one that patterns are counted in.
+# Cells of the grid in a frame of working size, and of the coarse one that patterns are counted
+# in.
 CELL_PIXELS, COARSE_PIXELS = 20, 80
-# Frames of a stretch, frames of it behind its median, and stretches before and after that have
-# a say in its background.
-STRETCH_FRAMES, MEDIAN_FRAMES, NEAR_STRETCHES = 400, 61, 5
-# Frames of all these stretches together whose median is the usual look of the scene.
-POOLED_FRAMES = 100
-# The empty scene has fewer edges than one with someone in it: by this factor, within so many
-# pixels of a frame of 240 rows, where at least this share of pixels differs. It must have been
-# seen in this share of the stretches.
-EMPTIER, EMPTY_PIXELS, EMPTY_SHARE, SEEN_SHARE = 0.8, 6.0, 0.2, 0.3
-# A pixel is foreground if it differs by so many times the noise, and by so many levels; and
-# surely so at the second level.
-NOISE_FACTOR, LEAST_LEVELS, SURELY = 4.0, 20.0, 1.5
+# A pixel is surely foreground at this many times the level of the scene.
+SURELY = 1.5
 # Levels at which a difference counts in full.
 FULL_DIFFERENCE = 80.0
 # Gradients (by Sobel's filter, whose weights sum to 4 a side) of the difference that make an
 # edge, over the level of the foreground.
 EDGE_LEVELS = (2.0, 4.0, 6.5)
 CANNY = (60, 140)
-# Largest over smallest height of a person in one scene.
-MOST_PERSPECTIVE = 1e3
 GREY_LEVELS = 16
 # Blobs below this share of a person's squared height are specks.
 BLOB_SHARE = 0.02
 # Optical flow below this many pixels a frame is no motion.
 FLOW_PIXELS = 0.5
 
-VIEWS = ("size", "edges", "texture")
-MOTION = "motion"
-
-
-# --- the scene --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Scene:
-    """What stays the same about a camera.
-
-    Attributes
-    ----------
-    height, width : int
-        Of the frames as they come.
-    roi : ndarray of shape (h, w), bool
-        Where people are counted; h and w are those of the working size.
-    person : ndarray of shape (h, w)
-        Height of a person there, over its median in the region of interest.
-    level : float
-        Difference from which on a pixel is foreground.
-    motion : bool
-        Whether the view of motion is wanted.
-    """
-
-    height: int
-    width: int
-    roi: Mask
-    person: Matrix
-    level: float = LEAST_LEVELS
-    motion: bool = False
-
-    @property
-    def views(self) -> tuple[str, ...]:
-        """Names of the views, in the order of their columns."""
-        return (*VIEWS, MOTION) if self.motion else VIEWS
-
-
-def make_scene(
-    height: int,
-    width: int,
-    *,
-    roi: Mask | None = None,
-    perspective: Matrix | None = None,
-    motion: bool = False,
-) -> Scene:
-    """Check what is known of a camera and bring it to the working size.
-
-    Parameters
-    ----------
-    height, width : int
-        Of the frames.
-    roi : ndarray of shape (height, width), bool, or None
-        None: the whole frame.
-    perspective : ndarray of shape (height, width) or None
-        Height of a person in pixels, or anything proportional to it. None: the same
-        everywhere.
-    motion : bool
-        Whether to tell left from right.
-
-    Returns
-    -------
-    Scene
-    """
-    cv2 = load_opencv()
-    shape = working_shape(height, width)
-    inside = np.ones(shape, dtype=bool)
-    if roi is not None:
-        _check_shape("the region of interest", roi, height, width)
-        inside = (
-            cv2.resize(roi.astype(np.uint8), shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
-        )
-        if not inside.any():
-            raise TableError("the region of interest is empty; non-zero pixels are inside it")
-    person = np.ones(shape)
-    if perspective is not None:
-        _check_shape("the perspective map", perspective, height, width)
-        if not np.all(np.isfinite(perspective) & (np.asarray(perspective) > 0.0)):
-            raise TableError(
-                "the perspective map must hold the height of a person in pixels at every "
-                "place, all above 0"
-            )
-        if np.max(perspective) > MOST_PERSPECTIVE * np.min(perspective):
-            raise TableError(
-                f"heights of a person that differ {MOST_PERSPECTIVE:g} times and more are no "
-                "perspective; give heights in pixels"
-            )
-        person = cv2.resize(
-            np.asarray(perspective, dtype=float), shape[::-1], interpolation=cv2.INTER_AREA
-        )
-        person /= np.median(person[inside])
-    return Scene(height, width, inside, person, motion=motion)
-
-
-def perspective_line(height: int, width: int, top: float, bottom: float) -> Matrix:
-    """A map of shape (height, width) of a person's height, linear from top to bottom row."""
-    if not (0.0 < top < np.inf and 0.0 < bottom < np.inf):
-        raise TableError(
-            f"--perspective-line {top:g} {bottom:g}: give the height of a person in pixels at "
-            "the top and at the bottom row, both above 0"
-        )
-    return np.repeat(np.linspace(top, bottom, height)[:, None], width, axis=1)
-
-
-def working_shape(height: int, width: int) -> tuple[int, int]:
-    """Height and width of a frame that is worked on."""
-    shrink = min(1.0, float(np.sqrt(WORKING_PIXELS / (height * width))))
-    return max(round(shrink * height), LEAST_SIDE), max(round(shrink * width), LEAST_SIDE)
-
 
 def grid_of(shape: tuple[int, ...], pixels: int) -> tuple[int, int]:
     """Rows and columns of a grid of cells of about so many pixels a side."""
     return max(1, round(shape[0] / pixels)), max(1, round(shape[1] / pixels))
-
-
-def _check_shape(what: str, values: np.ndarray, height: int, width: int) -> None:
-    # Shapes count as the same if they differ by what rounding the sides of the map can do.
-    slack = 0.5 * (height + width)
-    if (
-        values.ndim != 2
-        or values.size == 0
-        or abs(values.shape[0] * width - values.shape[1] * height) > slack
-    ):
-        size = " × ".join(str(side) for side in values.shape[::-1])
-        raise TableError(
-            f"{what} is {size}, but the frames are {width} × {height}; make it the same size, "
-            "or at least the same shape"
-        )
-
-
-def shrink(image: Image, scene: Scene) -> Image:
-    """A frame at the working size."""
-    if image.shape[:2] == scene.roi.shape:
-        return image
-    cv2 = load_opencv()
-    return cv2.resize(image, scene.roi.shape[::-1], interpolation=cv2.INTER_AREA)
-
-
-# --- the background ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Backgrounds:
-    """The empty scene around each stretch of time.
-
-    Attributes
-    ----------
-    numbers : ndarray of shape (k,)
-        The frame in the middle of each stretch.
-    images : list of ndarray of shape (h, w, 3), uint8
-    """
-
-    numbers: Vector
-    images: list[Image]
-
-    def near(self, number: int) -> Image:
-        """The background of a frame."""
-        return self.images[int(np.argmin(np.abs(self.numbers - number)))]
-
-
-def find_backgrounds(
-    frames: Frames, scene: Scene, report: Report, known: Image | None = None
-) -> Backgrounds:
-    """The scene without people.
-
-    The median over a stretch of time has no one in it but who stayed for half of it, that over
-    several stretches who stayed for half of them. Someone may sit for longer, so they are put
-    together by `emptiest`. Slow changes of light are followed from stretch to stretch, quick
-    ones of the exposure are taken out of every frame (`difference`).
-
-    Mean errors of counts on five folds and two halves of the training frames of Mall were 2.02
-    and 2.34 with the background of OpenCV's MOG2 (history 500), 2.73 and 3.02 with the median
-    of each stretch alone, and 2.04 and 2.23 with `emptiest` of these medians. The median of
-    frames of all stretches as the usual look counts parts of the training frames better that
-    lie apart from counted ones: MAE 4.03, 3.84, 3.26, 2.99, 2.81 with 25, 50, 100, 200, 500 of
-    these, 4.21, 4.00, 3.26, 3.12, 2.99 without.
-
-    Parameters
-    ----------
-    frames : Frames
-    scene : Scene
-    report : callable
-        Gets stretches done and stretches in all.
-    known : ndarray of shape (h, w, 3), uint8, or None
-        The empty scene of an earlier time, if there is one.
-
-    Returns
-    -------
-    Backgrounds
-    """
-    count = max(1, len(frames) // STRETCH_FRAMES)
-    stretches = np.array_split(np.array(frames.numbers), count)
-    earlier = [] if known is None else [known]
-    # Neighbouring stretches at any time: a median each, and some of the frames behind it.
-    near: deque[tuple[Image, list[Image]]] = deque(maxlen=2 * NEAR_STRETCHES)
-    each = POOLED_FRAMES // min(count, 2 * NEAR_STRETCHES)
-    middles, made = [], []
-    for done, images in enumerate(_samples(frames, scene, stretches)):
-        if images:
-            middles.append(float(np.mean(stretches[done])))
-            some = np.linspace(0, len(images) - 1, min(each, len(images))).astype(int)
-            near.append((median_image(images), [images[place] for place in some]))
-            if len(near) == near.maxlen:
-                made.append(empty_scene(near, earlier))
-        report(done + 1, count)
-    if not middles:
-        raise TableError(f"{frames.path}: no frame can be read")
-    if not made:
-        made.append(empty_scene(near, earlier))
-    # Stretches near either end of the sequence share their neighbours, and the result.
-    starts = [min(max(0, k - NEAR_STRETCHES), len(made) - 1) for k in range(len(middles))]
-    return Backgrounds(np.array(middles), [made[start] for start in starts])
-
-
-def empty_scene(
-    stretches: Sequence[tuple[Image, list[Image]]], earlier: Sequence[Image]
-) -> Image:
-    """The empty scene from stretches of time: a median and some frames of each.
-
-    `earlier` are empty scenes of earlier times.
-    """
-    medians = [middle for middle, _ in stretches]
-    if len(medians) == 1:
-        return emptiest([*medians, *earlier])
-    # At one exposure: of images that grow brighter the median where someone was would be one
-    # of another time than beside it.
-    middle = median_image(medians)
-    pool = []
-    for own, images in stretches:
-        gain = _gain(own, middle)
-        pool += [_brightened(image, gain) for image in images]
-    return emptiest([*medians, *earlier], median_image(pool))
-
-
-def _samples(
-    frames: Frames, scene: Scene, stretches: Sequence[np.ndarray]
-) -> Iterator[list[Image]]:
-    """Some frames of each stretch, in one pass: a video can only be read from its start."""
-    some = [s[np.linspace(0, len(s) - 1, MEDIAN_FRAMES).astype(int)] for s in stretches]
-    reader = _shrunk(frames, scene, np.unique(np.concatenate(some)))
-    following = next(reader, None)
-    for stretch in stretches:
-        held = []
-        while following is not None and following[0] <= stretch[-1]:
-            held.append(following[1])
-            following = next(reader, None)
-        yield held
-
-
-def _shrunk(
-    frames: Frames, scene: Scene, numbers: Sequence[int] | np.ndarray
-) -> Iterator[tuple[int, Image]]:
-    """Readable frames at working size."""
-    for frame in frames.each([int(number) for number in numbers]):
-        if frame.image is not None:
-            yield frame.number, shrink(frame.image, scene)
-
-
-def median_image(images: Sequence[Image]) -> Image:
-    """The median of every pixel and colour, shape (h, w, 3)."""
-    # Pixels first: the median is then taken along memory.
-    stack = np.ascontiguousarray(np.stack(images, axis=-1))
-    middle = stack.shape[-1] // 2
-    return np.partition(stack, middle, axis=-1)[..., middle]
-
-
-def emptiest(images: Sequence[Image], usual: Image | None = None) -> Image:
-    """Of several images of a scene, at each place the one that looks empty there.
-
-    That is one like a good part of the others, with clearly fewer edges than usual; where there
-    is none, the usual look: their median, unless it is given. Edges alone would take a man in a
-    dark coat for an empty shelf, the median alone someone who sat there most of the time for
-    the bench.
-    """
-    if len(images) == 1:
-        return images[0]
-    cv2 = load_opencv()
-    # At one exposure first, as in `empty_scene`.
-    middle = median_image(images) if usual is None else usual
-    evened = [_brightened(image, _gain(image, middle)) for image in images]
-    usual = median_image(evened) if usual is None else usual
-    reach = EMPTY_PIXELS * len(usual) / 240.0
-    out, least = usual.copy(), EMPTIER * _edges_around(usual, reach)
-    for image in evened:
-        like = np.mean([_apart(image, other) <= LEAST_LEVELS for other in evened], axis=0)
-        apart = (_apart(image, usual) > LEAST_LEVELS).astype(np.float64)
-        around = cv2.GaussianBlur(apart, (0, 0), reach)
-        differs = around > EMPTY_SHARE
-        # Where it differs, that is: all around someone the images are alike.
-        seen = cv2.GaussianBlur(apart * like, (0, 0), reach) >= SEEN_SHARE * around
-        edges = _edges_around(image, reach)
-        better = seen & differs & (edges < least)
-        out[better] = image[better]
-        least = np.where(better, edges, least)
-    return out
-
-
-def _apart(image: Image, other: Image) -> NDArray[np.uint8]:
-    """Largest difference among the colours, shape (h, w)."""
-    return load_opencv().absdiff(image, other).max(axis=2)
-
-
-def _edges_around(image: Image, reach: float) -> Floats:
-    """Mean gradient around every pixel, shape (h, w)."""
-    cv2 = load_opencv()
-    size = np.minimum(cv2.magnitude(*strongest_gradients(image.astype(np.float32))), 300.0)
-    return cv2.GaussianBlur(size, (0, 0), reach)
-
-
-def _gain(image: Image, other: Image) -> Vector:
-    """By how much the colours of another image are brighter, shape (3,)."""
-    return np.median((other + 5.0) / (image + 5.0), axis=(0, 1))
-
-
-def _brightened(image: Image, gain: Vector) -> Image:
-    return np.clip(np.rint(gain * image), 0, 255).astype(np.uint8)
-
-
-def noise_level(frames: Frames, scene: Scene, backgrounds: Backgrounds) -> float:
-    """The difference from which on a pixel is foreground, by the noise of some frames."""
-    some = np.array(frames.numbers)[:: max(1, len(frames) // 20)]
-    typical = [
-        np.median(difference(image, backgrounds.near(number), scene.roi)[1][scene.roi])
-        for number, image in _shrunk(frames, scene, some)
-    ]
-    if not typical:
-        # Others can be read, but none of these: the least level is a fair guess.
-        return LEAST_LEVELS
-    return max(LEAST_LEVELS, NOISE_FACTOR * float(np.median(typical)))
-
-
-def difference(image: Image, background: Image, roi: Mask) -> tuple[Floats, Floats]:
-    """The frame at the background's exposure (h, w, 3), and how far it is from it (h, w)."""
-    cv2 = load_opencv()
-    # Every third pixel each way will do, unless the region is too thin for that.
-    step = 3 if roi[::3, ::3].any() else 1
-    some, empty = roi[::step, ::step], background.astype(np.float32)
-    near = image[::step, ::step][some].astype(np.float32) + 5.0
-    gain = np.median(near / (empty[::step, ::step][some] + 5.0), axis=0)
-    evened = np.minimum(image.astype(np.float32) / gain.clip(0.2, 5.0).astype(np.float32), 255)
-    # White may have been brighter than white can be: it is then no darker than the background.
-    evened = np.where(image == 255, np.maximum(evened, empty), evened)
-    apart = cv2.absdiff(evened, empty).max(axis=2)
-    return evened, cv2.GaussianBlur(apart, (0, 0), 0.8)
 
 
 # --- one frame --------------------------------------------------------------------------
@@ -457,21 +107,6 @@ def _without_specks(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """What of a mask squares of 2 × 2 cover; OpenCV's own opening would move it by a pixel."""
     cv2, square = load_opencv(), np.ones((2, 2), np.uint8)
     return cv2.dilate(cv2.erode(mask, square, anchor=(1, 1)), square, anchor=(0, 0))
-
-
-def strongest_gradients(colours: Floats) -> tuple[Floats, Floats]:
-    """Sobel gradients across and down, of the colour where they are largest, (h, w) both."""
-    cv2 = load_opencv()
-    across, down = cv2.Sobel(colours, cv2.CV_32F, 1, 0), cv2.Sobel(colours, cv2.CV_32F, 0, 1)
-    best_across, best_down = across[..., 0], down[..., 0]
-    best = best_across**2 + best_down**2
-    for colour in (1, 2):
-        size = across[..., colour] ** 2 + down[..., colour] ** 2
-        larger = size > best
-        best = np.where(larger, size, best)
-        best_across = np.where(larger, across[..., colour], best_across)
-        best_down = np.where(larger, down[..., colour], best_down)
-    return best_across, best_down
 
 
 def describe(
@@ -781,8 +416,3 @@ def overlay(image: Image, look: FrameDescription) -> Image:
     out[inside] = (0.5 * out[inside] + 0.5 * np.array([60, 160, 255])).astype(np.uint8)
     outlines, _ = cv2.findContours(look.foreground, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     return cv2.drawContours(out, outlines, -1, (0, 60, 200), 1)
-
-
-def with_level(frames: Frames, scene: Scene, backgrounds: Backgrounds) -> Scene:
-    """The scene with its foreground level set by the noise of some frames."""
-    return replace(scene, level=noise_level(frames, scene, backgrounds))

@@ -35,7 +35,7 @@ WIDEST_STEP = 1000
 # Timestamps this many steps apart have lost a frame between them.
 GAP = 1.5
 # Frames of a video between two words on how far it is.
-TOLD_EVERY = 100
+PROGRESS_STRIDE = 100
 # Log level of OpenCV, and the variable and the level of its video library.
 SILENT = 0
 FFMPEG_LOG, FFMPEG_SILENT = "OPENCV_FFMPEG_LOGLEVEL", "-8"
@@ -150,7 +150,10 @@ def load_opencv() -> Any:
 
 
 def open_frames(
-    path: str | Path, progress: Callable[[float, str], None] | None = None
+    path: str | Path,
+    progress: Callable[[float, str], None] | None = None,
+    *,
+    stride: int = PROGRESS_STRIDE,
 ) -> Frames:
     """Find the frames of a camera.
 
@@ -162,6 +165,8 @@ def open_frames(
         otherwise the images are numbered from 1 in the order of their names.
     progress : callable or None
         Called with the share done and words while a video is gone through once.
+    stride : int
+        Frames of a video between two such calls.
 
     Returns
     -------
@@ -175,7 +180,7 @@ def open_frames(
         raise TableError(f"{path} is one image; give the folder of frames or a video file")
     if not path.is_file():
         raise TableError(f"{path}: there is no such folder of images or video file")
-    return _open_video(path, progress or (lambda share, words: None))
+    return _open_video(path, progress or (lambda share, words: None), stride)
 
 
 # --- a folder ---------------------------------------------------------------------------
@@ -305,7 +310,7 @@ def _is_cut_jpeg(content: NDArray[np.uint8]) -> bool:
 # --- a video ----------------------------------------------------------------------------
 
 
-def _open_video(path: Path, progress: Callable[[float, str], None]) -> Frames:
+def _open_video(path: Path, progress: Callable[[float, str], None], stride: int) -> Frames:
     with _capture(path) as capture:
         cv2 = load_opencv()
         fps = float(capture.get(cv2.CAP_PROP_FPS))
@@ -314,7 +319,7 @@ def _open_video(path: Path, progress: Callable[[float, str], None]) -> Frames:
         # Containers may lie about their length; grabbing all is the only way to know.
         while capture.grab():
             times.append(capture.get(cv2.CAP_PROP_POS_MSEC))
-            if len(times) % TOLD_EVERY == 0:
+            if len(times) % stride == 0:
                 share = min(1.0, len(times) / promised) if promised > 0 else 0.0
                 progress(share, f"finding frames: {len(times):,}")
     if not times:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, LinAlgWarning
 
-from activehuber.crowd.counter import Counter, CounterPart, Preparation, Scaling, Setting
-from activehuber.crowd.features import MOTION, VIEWS, Scene, working_shape
+from activehuber.crowd.counter import Counter
 from activehuber.crowd.frames import Frames, Image
-from activehuber.crowd.lasting import Lasting
+from activehuber.crowd.preparation import KernelFeatures, Preparation, Scaling, Setting
+from activehuber.crowd.scene import MOTION, VIEWS, Scene, working_shape
+from activehuber.crowd.temporal import TemporalFeatures
 from activehuber.persistence.model_files import (
     CROWD_FORMAT,
     REGRESSOR,
@@ -47,7 +48,7 @@ from activehuber.runtime.messages import TableError, first_line
 # --- what the values must be ------------------------------------------------------------
 #
 # Sizes besides those of a regressor: h × w pixels, f features before they are prepared, k of
-# them in a part, of which c components last.
+# them in a part, of which c components are kept.
 
 
 def _shape_fits(value: Any, where: str, sizes: Sizes) -> None:
@@ -74,8 +75,8 @@ def _parts_fit(value: Any, where: str, sizes: Sizes) -> None:
     """What is made of the features is what the regressor takes."""
     widths = [
         part["columns"].shape[0]
-        if part["lasting"] is None
-        else part["lasting"]["frames"].shape[0]
+        if part["temporal"] is None
+        else part["temporal"]["frames"].shape[0]
         for part in value["parts"]
     ]
     must_be(sum(widths) == sizes["d"], f"{where}.parts", f"of {sizes['d']} features", widths)
@@ -91,7 +92,7 @@ def _parts_fit(value: Any, where: str, sizes: Sizes) -> None:
     must_be(good, f"{where}.n_counted", "of the frames", value["n_counted"])
 
 
-LASTING = record(
+TEMPORAL = record(
     {
         "directions": array("f", "k", "c"),
         "lag": whole(1),
@@ -101,7 +102,7 @@ LASTING = record(
         "n_pairs": whole(1),
     }
 )
-PART = record({"name": text, "columns": array("i", "k", low=0), "lasting": optional(LASTING)})
+PART = record({"name": text, "columns": array("i", "k", low=0), "temporal": optional(TEMPORAL)})
 SCENE = record(
     {
         "height": whole(1, 2**16),
@@ -144,7 +145,7 @@ MODEL = record(
         "labels": array("f", "n", "q", nan=True),
         "numbers": array("i", "n"),
         "n_counted": whole(1),
-        "doubted": array("i", range(2**31)),
+        "flagged": array("i", range(2**31)),
         "model": REGRESSOR,
     },
     _views_fit,
@@ -202,7 +203,7 @@ def model_bytes(model: CrowdModel) -> bytes:
             "labels": counter.labels,
             "numbers": counter.numbers,
             "n_counted": counter.n_counted,
-            "doubted": counter.doubted,
+            "flagged": counter.flagged,
             "model": fitted,
         },
         MODEL,
@@ -231,7 +232,7 @@ def _model_of(state: dict[str, Any]) -> CrowdModel:
     setting, lists = state["setting"], ("joint", "weights")
     scaling = Scaling(state["centre"], state["scale"])
     parts = tuple(_part_of(part) for part in state["parts"])
-    same = ("unit", "values", "labels", "numbers", "doubted", "n_counted")
+    same = ("unit", "values", "labels", "numbers", "flagged", "n_counted")
     counter = Counter(
         model=regressor_of(state["model"]),
         setting=Setting(**{**setting, **{key: tuple(setting[key]) for key in lists}}),
@@ -245,18 +246,18 @@ def _model_of(state: dict[str, Any]) -> CrowdModel:
     return CrowdModel(Scene(**state["scene"]), counter, state["empty"], columns)
 
 
-def _part_of(state: dict[str, Any]) -> CounterPart:
-    if state["lasting"] is None:
-        return CounterPart(**state)
-    lasting = Lasting(**state["lasting"])
+def _part_of(state: dict[str, Any]) -> KernelFeatures:
+    if state["temporal"] is None:
+        return KernelFeatures(**state)
+    temporal = TemporalFeatures(**state["temporal"])
     with warnings.catch_warnings():
         warnings.simplefilter("error", LinAlgWarning)
         try:
-            usable = bool(np.all(np.isfinite(lasting.of_features)))
+            usable = bool(np.all(np.isfinite(temporal.of_features)))
         except (LinAlgError, LinAlgWarning):
             usable = False
-    must_be(usable, "what lasts of its features", "finite", lasting.frames)
-    return CounterPart(**{**state, "lasting": lasting})
+    must_be(usable, "what its features predict", "finite", temporal.frames)
+    return KernelFeatures(**{**state, "temporal": temporal})
 
 
 def check_same_camera(model: CrowdModel, frames: Frames) -> None:

@@ -33,19 +33,19 @@ from activehuber.report.markup import (
     settings_list,
 )
 
-VERDICTS = ("not believed", "kept", "uncounted", "skipped")
+VERDICTS = ("flagged", "kept", "uncounted", "skipped")
 
 # What keeps the page below 3 MB, whatever the sequence holds. Bytes are those of base64.
-DOUBTED_BYTES = 1_400_000
+FLAGGED_BYTES = 1_400_000
 PICTURE_BYTES = 1_900_000
 MAX_STEPS = 1_500
 MAX_GIVEN_MARKS = 3_000
-MAX_DOUBTED_MARKS = 800
+MAX_FLAGGED_MARKS = 800
 MAX_LISTED = 500
 MAX_FACTS = 12
 LONGEST_CAPTION = 300
 
-# Up to so many counts that are not believed, a list of them stands open.
+# Up to so many counts that are flagged, a list of them stands open.
 SHORT_LIST = 30
 
 
@@ -65,7 +65,7 @@ class FrameLine:
         What the model counts; None: the frame could not be read.
     lower, upper : float or None
         Ends of the interval around `count`.
-    verdict : {"not believed", "kept", "uncounted", "skipped"}
+    verdict : {"flagged", "kept", "uncounted", "skipped"}
     """
 
     number: int
@@ -122,8 +122,8 @@ class CrowdReport:
         One name, or those whose sum the counts are, for example ("left", "right").
     frames : tuple of FrameLine
         Every frame, by increasing number.
-    doubted : tuple of Picture
-        Frames whose given count is not believed, worst first. Those of `frames` that have no
+    flagged : tuple of Picture
+        Frames whose given count is flagged, worst first. Those of `frames` that have no
         picture here are listed without one.
     samples : tuple of Picture
         A few frames across the sequence, to check the foreground by eye.
@@ -137,8 +137,8 @@ class CrowdReport:
         Sentences on how to read the facts.
     table : str, default="counts.csv"
         Name of the file that holds every count.
-    doubted_table : str
-        Name of the file that holds the counts not believed; or empty.
+    flagged_table : str
+        Name of the file that holds the flagged counts; or empty.
     """
 
     title: str
@@ -146,27 +146,27 @@ class CrowdReport:
     facts: tuple[tuple[str, str], ...]
     target_names: tuple[str, ...]
     frames: tuple[FrameLine, ...]
-    doubted: tuple[Picture, ...] = ()
+    flagged: tuple[Picture, ...] = ()
     samples: tuple[Picture, ...] = ()
     skipped: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
     background: bytes | None = None
     remarks: tuple[str, ...] = ()
     table: str = "counts.csv"
-    doubted_table: str = ""
+    flagged_table: str = ""
 
     def __post_init__(self) -> None:
         numbers = [line.number for line in self.frames]
         if any(a >= b for a, b in pairwise(numbers)):
             raise ValueError("frames must come by increasing number, each once")
-        if len({picture.number for picture in self.doubted}) < len(self.doubted):
-            raise ValueError("doubted must hold each frame once")
-        known = {line.number for line in self.frames if line.verdict == "not believed"}
-        for picture in self.doubted:
+        if len({picture.number for picture in self.flagged}) < len(self.flagged):
+            raise ValueError("flagged must hold each frame once")
+        known = {line.number for line in self.frames if line.verdict == "flagged"}
+        for picture in self.flagged:
             if picture.number not in known:
                 raise ValueError(
-                    f"frame {picture.number} has a picture in doubted, "
-                    'but its verdict is not "not believed"'
+                    f"frame {picture.number} has a picture in flagged, "
+                    'but its verdict is not "flagged"'
                 )
 
 
@@ -186,7 +186,7 @@ def render(report: CrowdReport) -> str:
     style, script = resource("common.css", "crowd.css"), resource("theme.js", "crowd.js")
     lines = {line.number: line for line in report.frames}
     decimals = _decimals(report.frames)
-    cards, used = _fitting(report.doubted, DOUBTED_BYTES)
+    cards, used = _fitting(report.flagged, FLAGGED_BYTES)
     headline = _headline(report.frames)
     return Template(resource("crowd.html")).substitute(
         policy=policy(style, script),
@@ -199,7 +199,7 @@ def render(report: CrowdReport) -> str:
         facts=_facts(report.facts),
         findings=_findings(report, decimals),
         plot=_counts_plot(report, cards, decimals),
-        doubted=_doubted(report, cards, lines, decimals),
+        flagged=_flagged(report, cards, lines, decimals),
         samples=_samples(report, lines, PICTURE_BYTES - used, decimals),
         skipped=_skipped(report),
         settings=section("Settings", settings_list(report.settings)),
@@ -214,22 +214,22 @@ def _plural(n: int, one: str, many: str) -> str:
     return f"{n:,} {one if n == 1 else many}"
 
 
-def _not_believed(frames: Sequence[FrameLine]) -> list[FrameLine]:
-    return [line for line in frames if line.verdict == "not believed"]
+def _flagged_lines(frames: Sequence[FrameLine]) -> list[FrameLine]:
+    return [line for line in frames if line.verdict == "flagged"]
 
 
 def _headline(frames: Sequence[FrameLine]) -> str:
     n_given = sum(line.given is not None for line in frames)
-    n_doubted = len(_not_believed(frames))
+    n_flagged = len(_flagged_lines(frames))
     if not n_given:
         n_counted = sum(line.count is not None for line in frames)
         return _plural(n_counted, "frame is", "frames are") + " counted"
-    if n_doubted:
-        counts, are = "count" if n_given == 1 else "counts", "is" if n_doubted == 1 else "are"
-        return f"{n_doubted:,} of {n_given:,} given {counts} {are} not believed"
+    if n_flagged:
+        counts, are = "count" if n_given == 1 else "counts", "is" if n_flagged == 1 else "are"
+        return f"{n_flagged:,} of {n_given:,} given {counts} {are} flagged"
     if n_given == 1:
-        return "The only given count is believed"
-    return f"All {n_given:,} given counts are believed"
+        return "The only given count is kept"
+    return f"All {n_given:,} given counts are kept"
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
@@ -263,20 +263,20 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def _privacy(report: CrowdReport) -> str:
-    if not (report.doubted or report.samples or report.background):
+    if not (report.flagged or report.samples or report.background):
         return ""
     return " It holds pictures of the camera: share it as you would share them."
 
 
 def _skipped(report: CrowdReport) -> str:
     n_skipped = sum(line.verdict == "skipped" for line in report.frames)
-    told = ""
+    text = ""
     if n_skipped:
         frames, have = ("frame", "has") if n_skipped == 1 else ("frames", "have")
-        told = f"{n_skipped:,} {frames} {have} no count in {report.table}."
+        text = f"{n_skipped:,} {frames} {have} no count in {report.table}."
     elif not report.skipped:
-        told = "No frame was skipped."
-    note = f'<p class="note">{html_text(told)}</p>' if told else ""
+        text = "No frame was skipped."
+    note = f'<p class="note">{html_text(text)}</p>' if text else ""
     return section("Skipped frames", note + sentence_list(report.skipped))
 
 
@@ -305,7 +305,7 @@ def _expected(line: FrameLine, decimals: int) -> str:
     return f"{count} ({lower}{between}{upper})"
 
 
-def _doubt(line: FrameLine, decimals: int) -> str:
+def _summary(line: FrameLine, decimals: int) -> str:
     return (
         f"frame {line.number}: given {_given(line, decimals)}, "
         f"expected {_expected(line, decimals)}"
@@ -358,18 +358,18 @@ def _pair(picture: Picture) -> list[tuple[bytes, str]]:
     ]
 
 
-def _doubted(
+def _flagged(
     report: CrowdReport,
     cards: Sequence[Picture],
     lines: dict[int, FrameLine],
     decimals: int,
 ) -> str:
-    """A card for each count that is not believed and has pictures; the others as a list."""
-    doubted = _not_believed(report.frames)
-    if not doubted:
-        said = "No counts were given: there was nothing to doubt."
+    """A card for each count that is flagged and has pictures; the others as a list."""
+    flagged = _flagged_lines(report.frames)
+    if not flagged:
+        said = "No counts were given: there was nothing to flag."
         if any(line.given is not None for line in report.frames):
-            said = "Every given count was believed."
+            said = "Every given count was kept."
         return f'<p class="note">{said}</p>'
     shown = {picture.number for picture in cards}
     body = "".join(
@@ -384,21 +384,21 @@ def _doubted(
         for picture in cards
     )
     note = "In brackets the interval of the expected count."
-    if report.doubted_table:
-        note += f" All of them are in {html_text(report.doubted_table)} as well."
+    if report.flagged_table:
+        note += f" All of them are in {html_text(report.flagged_table)} as well."
     if cards:
         body = f'<div class="cards">\n{body}</div>'
         note = "Worst first: the frame, then the same with its foreground tinted. " + note
-    rest = [line for line in doubted if line.number not in shown]
+    rest = [line for line in flagged if line.number not in shown]
     return f'<p class="note">{note}</p>\n{body}{_rest(rest, bool(cards), decimals)}'
 
 
 def _rest(rest: Sequence[FrameLine], more: bool, decimals: int) -> str:
-    """The counts that are not believed and have no card, those farthest out first."""
+    """The counts that are flagged and have no card, those farthest out first."""
     if not rest:
         return ""
     ordered = sorted(rest, key=_distance, reverse=True)
-    items = "".join(f"<li>{_doubt(line, decimals)}</li>" for line in ordered[:MAX_LISTED])
+    items = "".join(f"<li>{_summary(line, decimals)}</li>" for line in ordered[:MAX_LISTED])
     if len(rest) > MAX_LISTED:
         items += f"<li>… and {len(rest) - MAX_LISTED:,} nearer to the model.</li>"
     said = _plural(len(rest), "count is", "counts are")
@@ -406,7 +406,7 @@ def _rest(rest: Sequence[FrameLine], more: bool, decimals: int) -> str:
         said = _plural(len(rest), "more count is", "more counts are")
     is_open = " open" if len(rest) <= SHORT_LIST else ""
     return (
-        f"<details{is_open}><summary>{said} not believed; no picture here</summary>"
+        f"<details{is_open}><summary>{said} flagged; no picture here</summary>"
         f'<ul class="rest">{items}</ul></details>'
     )
 
@@ -568,42 +568,42 @@ def _farthest(frames: Sequence[FrameLine], index: np.ndarray, most: int) -> np.n
     return np.sort(index[np.argsort(-distance, kind="stable")[:most]])
 
 
-def _told(names: str, drawn: int, of: int) -> str:
+def _drawn_of(names: str, drawn: int, of: int) -> str:
     return f" {drawn:,} of {of:,} {names} are drawn." if drawn < of else ""
 
 
 def _caption(n_frames: int, outside: int) -> str:
-    told = "The line is what the model counts, the band its interval."
+    text = "The line is what the model counts, the band its interval."
     if n_frames > 2 * MAX_STEPS:
-        told += (
+        text += (
             f" {n_frames:,} frames are drawn in {MAX_STEPS:,} steps, each from its smallest "
             "to its largest count."
         )
     if outside:
         lie, them = ("count lies", "it is") if outside == 1 else ("counts lie", "they are")
-        told += f" {outside:,} given {lie} farther out; {them} drawn at the edge."
-    return told
+        text += f" {outside:,} given {lie} farther out; {them} drawn at the edge."
+    return text
 
 
-def _legend(n_kept: int, n_doubted: int) -> str:
+def _legend(n_kept: int, n_flagged: int) -> str:
     items = '<li class="line">counted</li><li class="interval">its interval</li>'
     if n_kept:
         items += '<li class="given">given</li>'
-    if n_doubted:
-        items += '<li class="removed">given, not believed</li>'
+    if n_flagged:
+        items += '<li class="removed">given, flagged</li>'
     return f'<ul class="legend">{items}</ul>'
 
 
 def _crosses(
     frames: Sequence[FrameLine], x: Vector, y: Vector, linked: set[int], decimals: int
 ) -> str:
-    """Marks of the given counts that are not believed; those with a card lead to it."""
+    """Marks of the given counts that are flagged; those with a card lead to it."""
     marks = "".join(
         cross(
             a,
             b,
             line.number if line.number in linked else None,
-            _doubt(line, decimals).capitalize(),
+            _summary(line, decimals).capitalize(),
         )
         for line, a, b in zip(frames, x, y, strict=True)
     )
@@ -611,7 +611,7 @@ def _crosses(
 
 
 def _counts_plot(report: CrowdReport, cards: Sequence[Picture], decimals: int) -> str:
-    """Counts over time: model and interval, given counts, and those not believed."""
+    """Counts over time: model and interval, given counts, and flagged ones."""
     frames, series = report.frames, _series(report.frames)
     if not np.isfinite(series.count).any():
         return '<p class="note">No frame could be counted: there is nothing to draw.</p>'
@@ -619,10 +619,10 @@ def _counts_plot(report: CrowdReport, cards: Sequence[Picture], decimals: int) -
     x_axis = Axis(series.number[0] - 0.5, series.number[-1] + 0.5, whole=True)
     y_axis = axis_for(np.concatenate([model, series.given]), model, (0.0,))
     has_given = np.isfinite(series.given)
-    doubted = np.array([line.verdict == "not believed" for line in frames]) & has_given
-    kept, gone = np.flatnonzero(has_given & ~doubted), np.flatnonzero(doubted)
+    flagged = np.array([line.verdict == "flagged" for line in frames]) & has_given
+    kept, gone = np.flatnonzero(has_given & ~flagged), np.flatnonzero(flagged)
     dotted = _evenly(kept, MAX_GIVEN_MARKS)
-    crossed = _farthest(frames, gone, MAX_DOUBTED_MARKS)
+    crossed = _farthest(frames, gone, MAX_FLAGGED_MARKS)
     marked = series.given[np.concatenate([dotted, crossed])]
     outside = int(np.sum((marked < y_axis.low) | (marked > y_axis.high)))
     x, y = x_axis.place(series.number), y_axis.place(series.given)
@@ -637,8 +637,8 @@ def _counts_plot(report: CrowdReport, cards: Sequence[Picture], decimals: int) -
         "counts",
         "Counts over time",
         _caption(len(frames), outside)
-        + _told("given counts that are kept", len(dotted), len(kept))
-        + _told("given counts that are not believed", len(crossed), len(gone)),
+        + _drawn_of("given counts that are kept", len(dotted), len(kept))
+        + _drawn_of("given counts that are flagged", len(crossed), len(gone)),
         ("Frame", "Count"),
         (x_axis, y_axis),
         "".join(layers),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from activehuber.crowd.frames import Image
 
 Colour: TypeAlias = tuple[float, float, float]
+End: TypeAlias = tuple[float, float, float]
 
 # Shares of the height of the picture: where the floor begins, and a person at its front.
 FLOOR_TOP, NEAR_PERSON = 0.26, 0.27
@@ -125,7 +126,7 @@ class Clip:
     fps: float
     scene: SyntheticScene
     walks: tuple[Walkers, ...]
-    looks: tuple[Clothes, ...]
+    clothes: tuple[Clothes, ...]
     gains: Vector
     grain: NDArray[np.int16]
     shadows: bool
@@ -147,7 +148,7 @@ class Clip:
             raise IndexError(
                 f"there are {len(self)} frames, from 0; {position} is none of them"
             )
-        drawn = _draw(self.scene, self.walks[position], self.looks, shadows=self.shadows)
+        drawn = _draw(self.scene, self.walks[position], self.clothes, shadows=self.shadows)
         return _expose(drawn, self.gains[position], self.grain, (self.random_state, position))
 
     def images(self) -> Iterator[Image]:
@@ -221,13 +222,25 @@ def synthetic_camera(
     >>> bool(clip.counts.min() >= 3 and clip.counts.max() <= 6)
     True
     """
-    _check(n_frames, height, width, people, fps, perspective, light_drift, standing, noise)
+    rules = (
+        (n_frames >= 1, "n_frames must be at least 1"),
+        (min(height, width) >= 48, "height and width must be at least 48"),
+        (0 <= people[0] <= people[1], "people must be two numbers, the smaller first"),
+        (fps > 0, "fps must be positive"),
+        (0 < perspective <= 1, "perspective must be above 0 and at most 1"),
+        (0 <= light_drift < 1, "light_drift must be at least 0 and below 1"),
+        (0 <= standing <= 1, "standing must be a share from 0 to 1"),
+        (noise >= 0, "noise must not be negative"),
+    )
+    for holds, words in rules:
+        if not holds:
+            raise ValueError(words)
     rng = np.random.default_rng(random_state)
     scene = _build_scene(height, width, perspective, rng)
     walks = _walk(scene, n_frames, people, 1.0 / fps, standing, rng)
     everyone = 1 + max((int(w["who"].max()) for w in walks if len(w)), default=-1)
     floor = scene.background[int(0.6 * height) :].reshape(-1, 3).mean(axis=0)
-    looks = tuple(_dress(floor, rng) for _ in range(everyone))
+    clothes = tuple(_dress(floor, rng) for _ in range(everyone))
     gains = 1.0 + light_drift * (2.0 * _slow_curve(n_frames, rng) - 1.0)
     gains *= 1.0 + 0.04 * light_drift * rng.standard_normal(n_frames)
     grain = np.rint(noise * rng.standard_normal((height + 61, width + 67, 3)))
@@ -244,38 +257,12 @@ def synthetic_camera(
         fps=fps,
         scene=scene,
         walks=walks,
-        looks=looks,
+        clothes=clothes,
         gains=gains,
         grain=grain.astype(np.int16),
         shadows=shadows,
         random_state=random_state,
     )
-
-
-def _check(
-    n_frames: int,
-    height: int,
-    width: int,
-    people: tuple[int, int],
-    fps: float,
-    perspective: float,
-    light_drift: float,
-    standing: float,
-    noise: float,
-) -> None:
-    rules = (
-        (n_frames >= 1, "n_frames must be at least 1"),
-        (min(height, width) >= 48, "height and width must be at least 48"),
-        (0 <= people[0] <= people[1], "people must be two numbers, the smaller first"),
-        (fps > 0, "fps must be positive"),
-        (0 < perspective <= 1, "perspective must be above 0 and at most 1"),
-        (0 <= light_drift < 1, "light_drift must be at least 0 and below 1"),
-        (0 <= standing <= 1, "standing must be a share from 0 to 1"),
-        (noise >= 0, "noise must not be negative"),
-    )
-    for holds, words in rules:
-        if not holds:
-            raise ValueError(words)
 
 
 def _slow_curve(n: int, rng: np.random.Generator) -> Vector:
@@ -367,7 +354,7 @@ def _paint_plant(
     canvas: Matrix, x: float, feet: float, tall: float, rng: np.random.Generator
 ) -> None:
     """A pot with leaves, as high as a person."""
-    _fill(canvas, _quad(x, feet - 0.32 * tall, 0.2 * tall, x, feet, 0.14 * tall), (70, 84, 120))
+    _limb(canvas, (x, feet - 0.32 * tall, 0.2 * tall), (x, feet, 0.14 * tall), (70, 84, 120))
     for _ in range(46):
         angle, far = rng.uniform(0, 2 * np.pi), np.sqrt(rng.uniform())
         centre = (
@@ -385,16 +372,12 @@ def _paint_bench(
     """A wooden bench seen from the front."""
     half = 0.5 * tall
     for side in (-0.85, 0.85):
-        leg = x + side * half
-        _fill(
-            canvas,
-            _quad(leg, feet - 0.3 * tall, 0.04 * tall, leg, feet, 0.04 * tall),
-            (52,) * 3,
-        )
+        leg, thick = x + side * half, 0.04 * tall
+        _limb(canvas, (leg, feet - 0.3 * tall, thick), (leg, feet, thick), (52,) * 3)
     for up, thick in ((0.24, 0.06), (0.36, 0.05), (0.46, 0.05)):
         brown = rng.uniform(0.85, 1.15)
-        corners = _quad(x, feet - (up + thick) * tall, half, x, feet - up * tall, half)
-        _fill(canvas, corners, (58 * brown, 92 * brown, 126 * brown))
+        ends = (x, feet - (up + thick) * tall, half), (x, feet - up * tall, half)
+        _limb(canvas, *ends, (58 * brown, 92 * brown, 126 * brown))
 
 
 # --- walks ------------------------------------------------------------------------------
@@ -571,7 +554,7 @@ def _colour(mixed: Vector) -> Colour:
 
 
 def _draw(
-    scene: SyntheticScene, walkers: Walkers, looks: tuple[Clothes, ...], *, shadows: bool
+    scene: SyntheticScene, walkers: Walkers, clothes: tuple[Clothes, ...], *, shadows: bool
 ) -> Image:
     """The plaza with people, from back to front, shape (height, width, 3)."""
     cv2 = load_opencv()
@@ -588,7 +571,7 @@ def _draw(
             one = walkers[which]
             swing = float(np.sin(one["phase"])) if walking[which] else 0.0
             place = float(one["x"]), float(one["y"]), float(tall[which])
-            _draw_person(canvas, *place, float(one["heading"]), swing, looks[one["who"]])
+            _draw_person(canvas, *place, float(one["heading"]), swing, clothes[one["who"]])
     return canvas
 
 
@@ -616,7 +599,7 @@ def _draw_person(
     tall: float,
     heading: float,
     swing: float,
-    look: Clothes,
+    clothes: Clothes,
 ) -> None:
     """Legs, arms, body and head; `swing` from -1 to 1 is where in the step they are."""
 
@@ -624,40 +607,42 @@ def _draw_person(
         return feet - share * tall
 
     stride, reach = 0.13 * tall * swing, 0.09 * tall * swing
-    hem = 0.45 - look.coat
+    hem = 0.45 - clothes.coat
     for side, shade in ((-1.0, 0.75), (1.0, 1.0)):
         toe = x + side * stride + 0.03 * tall * side * (1.0 - abs(swing))
         lift = 0.03 * tall * max(0.0, -side * swing * heading)
-        hip = x + 0.02 * tall * side
-        leg = _quad(hip, up(0.5), 0.06 * tall, toe, up(0.03) - lift, 0.032 * tall)
-        _fill(canvas, leg, _shaded(look.trousers, shade))
+        hip, ankle = (x + 0.02 * tall * side, up(0.5)), (toe, up(0.03) - lift)
+        leg = (*hip, 0.06 * tall), (*ankle, 0.032 * tall)
+        _limb(canvas, *leg, _shaded(clothes.trousers, shade))
         _oval(
             canvas,
             (toe + 0.025 * tall * heading, up(0.02) - lift),
             (0.05 * tall, 0.022 * tall),
-            look.shoes,
+            clothes.shoes,
         )
     far_hand = x + reach * 1.3 + 0.1 * tall
     near_hand = x - reach * 1.3 - 0.1 * tall
-    arm = _quad(x + 0.09 * tall, up(0.79), 0.032 * tall, far_hand, up(0.46), 0.024 * tall)
-    _fill(canvas, arm, _shaded(look.top, 0.72))
-    if look.bag is not None:
+    arm = (x + 0.09 * tall, up(0.79), 0.032 * tall), (far_hand, up(0.46), 0.024 * tall)
+    _limb(canvas, *arm, _shaded(clothes.top, 0.72))
+    if clothes.bag is not None:
         _oval(
-            canvas, (x - 0.13 * tall * heading, up(0.64)), (0.07 * tall, 0.11 * tall), look.bag
+            canvas,
+            (x - 0.13 * tall * heading, up(0.64)),
+            (0.07 * tall, 0.11 * tall),
+            clothes.bag,
         )
-    _fill(canvas, _quad(x, up(0.83), 0.105 * tall, x, up(hem), 0.1 * tall), look.top)
-    lit = x - 0.05 * tall
-    _fill(
-        canvas,
-        _quad(lit, up(0.82), 0.045 * tall, lit, up(hem), 0.04 * tall),
-        _shaded(look.top, 1.12),
-    )
-    arm = _quad(x - 0.1 * tall, up(0.8), 0.033 * tall, near_hand, up(0.46), 0.024 * tall)
-    _fill(canvas, arm, _shaded(look.top, 0.88))
-    _oval(canvas, (near_hand, up(0.44)), (0.025 * tall, 0.03 * tall), look.skin)
-    _oval(canvas, (x, up(0.92)), (0.066 * tall, 0.08 * tall), look.hair)
+    _limb(canvas, (x, up(0.83), 0.105 * tall), (x, up(hem), 0.1 * tall), clothes.top)
+    lit = (x - 0.05 * tall, up(0.82), 0.045 * tall), (x - 0.05 * tall, up(hem), 0.04 * tall)
+    _limb(canvas, *lit, _shaded(clothes.top, 1.12))
+    arm = (x - 0.1 * tall, up(0.8), 0.033 * tall), (near_hand, up(0.46), 0.024 * tall)
+    _limb(canvas, *arm, _shaded(clothes.top, 0.88))
+    _oval(canvas, (near_hand, up(0.44)), (0.025 * tall, 0.03 * tall), clothes.skin)
+    _oval(canvas, (x, up(0.92)), (0.066 * tall, 0.08 * tall), clothes.hair)
     _oval(
-        canvas, (x + 0.022 * tall * heading, up(0.905)), (0.046 * tall, 0.06 * tall), look.skin
+        canvas,
+        (x + 0.022 * tall * heading, up(0.905)),
+        (0.046 * tall, 0.06 * tall),
+        clothes.skin,
     )
 
 
@@ -666,15 +651,11 @@ def _shaded(colour: Colour, factor: float) -> Colour:
     return blue * factor, green * factor, red * factor
 
 
-def _quad(
-    x: float, y: float, half: float, to_x: float, to_y: float, to_half: float
-) -> list[tuple[float, float]]:
-    """A limb: corners of a trapezium from one width to another."""
-    return [(x - half, y), (x + half, y), (to_x + to_half, to_y), (to_x - to_half, to_y)]
-
-
-def _fill(canvas: np.ndarray, corners: list[tuple[float, float]], colour: Colour) -> None:
+def _limb(canvas: np.ndarray, start: End, end: End, colour: Colour) -> None:
+    """A trapezium from one end to the other; an end is x, y and half its width."""
     cv2 = load_opencv()
+    (x, y, half), (to_x, to_y, to_half) = start, end
+    corners = [(x - half, y), (x + half, y), (to_x + to_half, to_y), (to_x - to_half, to_y)]
     fine = np.array(corners) * (1 << SHIFT)
     cv2.fillConvexPoly(canvas, fine.astype(np.int32), colour, cv2.LINE_AA, SHIFT)
 

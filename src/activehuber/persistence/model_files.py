@@ -495,8 +495,8 @@ def _check_head(state: Any, kind: str, name: str) -> None:
     if type(version) is not int or version != VERSION:
         raise TableError(
             f"{name} has format {shown(version)}, but this version of activehuber reads "
-            f"{VERSION}; it was written by activehuber {shown(state.get('activehuber'))}: use "
-            "that, or make the model again"
+            f"{VERSION}; it was written by activehuber "
+            f"{shown(state.get('activehuber'))}: use that, or make the model again"
         )
 
 

@@ -1,6 +1,7 @@
 """The bench of the counter: what methods may see, how they are scored, what is said of it."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,15 +10,16 @@ from scipy.io import savemat
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-from activehuber.crowd.counter import CounterPart, Preparation, Scaling
 from activehuber.crowd.features import Described
 from activehuber.crowd.frames import write_images
-from activehuber.crowd.lasting import Components
+from activehuber.crowd.preparation import KernelFeatures, Preparation, Scaling
 from activehuber.crowd.synthetic import synthetic_camera
+from activehuber.crowd.temporal import Components
 from activehuber.runtime.messages import TableError
-from experiments.crowd import bench
+from experiments.crowd import bench, measures, tables, tasks
 from experiments.paper import data
 from experiments.paper.command import write_outcome
+from experiments.paper.files import MissingDataError
 from experiments.paper.outcome import Run
 from experiments.paper.protocol import Scored
 
@@ -61,7 +63,7 @@ def mall(camera, tmp_path, monkeypatch):
 def ran(camera):
     """One quick run, what it said, and what every fit of ours and of a peer was given."""
     seen, said = [], []
-    fit, tune = bench.fit_counter, bench.peer_of
+    fit, tune = tasks.fit_counter, tasks.peer_of
 
     def spy_fit(described, counts, *args, **kwargs):
         seen.append((kwargs["uncounted"], described, counts[:, 0].copy()))
@@ -71,7 +73,7 @@ def ran(camera):
         seen.append(("peer", described, given.copy()))
         return tune(peer, counter, described, given)
 
-    found, scenes = bench.find_backgrounds, []
+    found, scenes = tasks.find_backgrounds, []
 
     def spy_scene(frames, *args):
         scenes.append(("all" if len(frames) == N_FRAMES else "counted", frames.numbers))
@@ -79,14 +81,14 @@ def ran(camera):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ACTIVEHUBER_DATA", str(camera))
-        patch.setattr(bench, "N_TRAIN", N_TRAIN)
-        patch.setattr(bench, "find_backgrounds", spy_scene)
-        patch.setattr(bench, "QUICK_SIZES", (SIZE, 800))
-        patch.setattr(bench, "TIMED_ROWS", 300)
-        patch.setattr(bench, "LOOKS", "Never scored before.")
-        patch.setattr(bench, "fit_counter", spy_fit)
-        patch.setattr(bench, "peer_of", spy_tune)
-        outcome = bench.bench(Run(True, said.append), "mall")
+        patch.setattr(tasks, "find_backgrounds", spy_scene)
+        patch.setattr(measures, "QUICK_SIZES", (SIZE, 800))
+        patch.setattr(measures, "TIMED_ROWS", 300)
+        patch.setattr(tasks, "fit_counter", spy_fit)
+        for module in (tasks, measures):
+            patch.setattr(module, "peer_of", spy_tune)
+        never = "Never scored before."
+        outcome = bench.bench(Run(True, said.append), "mall", n_train=N_TRAIN, looks=never)
     return SimpleNamespace(outcome=outcome, seen=seen, said=said, scenes=scenes)
 
 
@@ -100,9 +102,9 @@ def made(values, columns=None):
 def result(predicted, truth, *, given=(1.0, np.nan), removed=None, ends=None, seconds=1.0):
     """As `Task.solved` makes it, for tests of what is computed from it."""
     truth, predicted = np.array(truth, dtype=float), np.array(predicted, dtype=float)
-    answer = bench.Answer(predicted, seconds, 0.5, removed=removed)
+    answer = tasks.Answer(predicted, seconds, 0.5, removed=removed)
     scored = Scored(predicted, truth, seconds)
-    return bench.Result(answer, scored, np.arange(len(truth)), ends, np.array(given))
+    return tasks.Result(answer, scored, np.arange(len(truth)), ends, np.array(given))
 
 
 # --- a whole run ------------------------------------------------------------------------
@@ -137,19 +139,19 @@ def test_tables_have_all_methods_and_what_the_paper_prints(ran):
     rows = {
         line[0]: dict(zip(main.header()[1:], line[1:], strict=False)) for line in main.lines()
     }
-    assert list(rows)[:2] == [bench.WITH, bench.WITHOUT]
+    assert list(rows)[:2] == [tasks.WITH, tasks.WITHOUT]
     assert {"KRR", "ridge", "K-nn"} < set(rows) and "GPR" not in rows
-    assert rows[bench.WITH]["MAE paper"] == rows[bench.WITHOUT]["MAE paper"] == "3.36"
+    assert rows[tasks.WITH]["MAE paper"] == rows[tasks.WITHOUT]["MAE paper"] == "3.36"
     assert rows["KRR"]["MAE paper"] == "–"
     assert rows["MORR, given features (quoted)"]["MRE paper"] == "0.0990"
     figures = {(cell.keys, cell.metric): cell.ours for cell in main.cells}
-    assert 0.0 < figures[(bench.WITH,), "MAE"] < 3.0
-    assert 50.0 <= figures[(bench.WITH,), "coverage, %"] <= 100.0
-    assert ((bench.KRR,), "removed, %") not in figures
+    assert 0.0 < figures[(tasks.WITH,), "MAE"] < 3.0
+    assert 50.0 <= figures[(tasks.WITH,), "coverage, %"] <= 100.0
+    assert ((tasks.KRR,), "removed, %") not in figures
     sizes = list(dict.fromkeys(cell.keys[0] for cell in curve.cells))
     assert sizes == [str(SIZE), str(N_TRAIN)]
     last = {c.keys[1]: c.ours for c in curve.cells if c.metric == "MAE" and c.keys[0] == "80"}
-    assert last[bench.WITHOUT] == figures[(bench.WITHOUT,), "MAE"]
+    assert last[tasks.WITHOUT] == figures[(tasks.WITHOUT,), "MAE"]
     counts = list(dict.fromkeys(cell.keys[1] for cell in robust.cells))
     assert counts == ["as given", "replaced, seed 0"]
     assert {cell.metric for cell in robust.cells} >= {"growth, %", "precision, %", "recall, %"}
@@ -162,7 +164,7 @@ def test_notes_say_protocol_seeds_versions_and_looks(ran):
     for words in ("Frames 1–80 train, 81–120", "Seeds of the replaced counts: 0;", "OpenCV"):
         assert words in notes
     assert "Quick:" in notes and "Never scored before." in notes
-    assert f"{bench.WITH}: " in notes and "of 120 frames described" in " ".join(ran.said)
+    assert f"{tasks.WITH}: " in notes and "of 120 frames described" in " ".join(ran.said)
 
 
 def test_every_demand_has_a_finding(ran):
@@ -189,12 +191,12 @@ def test_the_writer_of_experiments_takes_it(ran, tmp_path):
 
 
 def test_a_task_hides_what_scores():
-    task = bench.Task.of(made(np.zeros((5, 1))), np.array([1.0, 2, 3, 0, 4]), 3)
+    task = tasks.Task.of(made(np.zeros((5, 1))), np.array([1.0, 2, 3, 0, 4]), 3)
     np.testing.assert_array_equal(task.given, [1, 2, 3, np.nan, np.nan])
 
     def method(described, given):
         given[:] = 0.0
-        return bench.Answer(np.array([9.0, 9, 9, 2, 5]), 1.0, 2.0)
+        return tasks.Answer(np.array([9.0, 9, 9, 2, 5]), 1.0, 2.0)
 
     found = task.solved(method)
     assert found.errors == (1.5, 2.5, 0.25) and found.scored.seconds == 3.0
@@ -209,11 +211,11 @@ def test_a_task_hides_what_scores():
 
 def test_a_task_gives_no_count_away_and_takes_no_gap():
     counts = np.arange(4.0)
-    task = bench.Task.of(made(np.zeros((4, 1))), counts, 2)
+    task = tasks.Task.of(made(np.zeros((4, 1))), counts, 2)
     with pytest.raises(ValueError, match="must not be given"):
-        bench.replace(task, given=counts).solved(lambda described, given: None)
+        replace(task, given=counts).solved(lambda described, given: None)
     with pytest.raises(ValueError, match=r"\(4,\) finite counts"):
-        task.solved(lambda described, given: bench.Answer(given, 0.0, 0.0))
+        task.solved(lambda described, given: tasks.Answer(given, 0.0, 0.0))
 
 
 def test_coverage_and_removed_share():
@@ -234,23 +236,23 @@ def test_coverage_and_removed_share():
 def counter_with(d, *parts):
     """Only what peers take from a counter."""
     scaling = Scaling(np.full(d, 1.0), np.full(d, 2.0))
-    parts = parts or (CounterPart("size", np.arange(d), None),)
+    parts = parts or (KernelFeatures("size", np.arange(d), None),)
     return SimpleNamespace(preparation=Preparation(scaling, parts))
 
 
 def test_peers_get_the_features_ours_has_chosen(rng):
     values = rng.normal(size=(9, 5))
-    lasting = Components.of(rng.normal(size=(60, 3)), np.arange(60), most=2).lasting(1)
+    temporal = Components.of(rng.normal(size=(60, 3)), np.arange(60), most=2).predicting(1)
     scaled = (values - 1.0) / 2.0
-    counter = counter_with(5, CounterPart("edges and texture", np.array([2, 3, 4]), None))
-    found = bench.same_features(counter, made(values))
+    counter = counter_with(5, KernelFeatures("edges and texture", np.array([2, 3, 4]), None))
+    found = tasks.same_features(counter, made(values))
     np.testing.assert_array_equal(found, scaled[:, 2:])
     parts = (
-        CounterPart("size", np.arange(2), None),
-        CounterPart("edges", np.array([2, 3, 4]), lasting),
+        KernelFeatures("size", np.arange(2), None),
+        KernelFeatures("edges", np.array([2, 3, 4]), temporal),
     )
-    found = bench.same_features(counter_with(5, *parts), made(values))
-    wanted = np.hstack([scaled[:, :2], scaled[:, 2:] @ lasting.of_features])
+    found = tasks.same_features(counter_with(5, *parts), made(values))
+    wanted = np.hstack([scaled[:, :2], scaled[:, 2:] @ temporal.of_features])
     np.testing.assert_allclose(found, wanted)
 
 
@@ -270,28 +272,28 @@ def test_a_peer_is_tuned_on_contiguous_folds_of_training_frames(rng):
                 errors += np.abs(model.predict(A[part]) + centre - y[part]).tolist()
             means.append(np.mean(errors))
         losses[alpha] = np.mean(means)
-        loss = bench.fold_loss(Ridge(alpha), A[:30], y[:30] - centre)
+        loss = tasks.fold_loss(Ridge(alpha), A[:30], y[:30] - centre)
         assert loss == pytest.approx(losses[alpha], rel=1e-12)
     best = Ridge(min(losses, key=losses.get)).fit(A[:30], y[:30] - centre)
-    peer = bench.Peer(Ridge(), lambda spread: {"alpha": list(losses)})
-    answer = bench.peer_of(peer, counter, made(values), given)
+    peer = tasks.Peer(Ridge(), lambda spread: {"alpha": list(losses)})
+    answer = tasks.peer_of(peer, counter, made(values), given)
     np.testing.assert_allclose(answer.count, np.maximum(best.predict(A) + centre, 0.0))
     assert answer.removed is None and answer.ends is None
 
 
-@pytest.mark.parametrize("name", list(bench.peers(Run(False))))
+@pytest.mark.parametrize("name", list(tasks.peers(Run(False))))
 def test_every_peer_counts(name, rng):
     hidden = 10.0 + 4.0 * np.sin(np.arange(90) / 5.0)
     values = np.outer(hidden, [1.0, -1.0, 0.5]) + 0.1 * rng.normal(size=(90, 3))
     given = np.where(np.arange(90) < 60, hidden, np.nan)
     counter = counter_with(3)
-    answer = bench.peer_of(bench.peers(Run(False))[name], counter, made(values), given)
+    answer = tasks.peer_of(tasks.peers(Run(False))[name], counter, made(values), given)
     assert np.mean(np.abs(answer.count - hidden)[60:]) < 1.5
     assert answer.fit_seconds > 0.0
 
 
 def test_quick_runs_have_fewer_peers():
-    quick, full = bench.peers(Run(True)), bench.peers(Run(False))
+    quick, full = tasks.peers(Run(True)), tasks.peers(Run(False))
     assert set(quick) < set(full)
     assert isinstance(full["K-nn"].model, KNeighborsRegressor)
     assert {"KRR", "GPR", "SVR", "ridge", "K-nn", "boosting"} == set(full)
@@ -302,15 +304,15 @@ def test_quick_runs_have_fewer_peers():
 
 def test_a_fifth_of_the_counts_is_replaced_within_their_range():
     given = np.concatenate([np.full(2000, 5.0), [0.0, 9.0], np.full(1000, np.nan)])
-    other = bench.replaced_counts(given, 0)
+    other = measures.replaced_counts(given, 0)
     changed = other[:2002] != given[:2002]
     # One in ten is replaced by the number that was there.
     assert 0.16 * 2002 < changed.sum() < 0.2 * 2002
     drawn = other[:2002][changed]
     assert set(drawn) == set(range(10)) - {5}
     assert np.isnan(other[2002:]).all()
-    np.testing.assert_array_equal(other, bench.replaced_counts(given, 0))
-    assert not np.array_equal(other, bench.replaced_counts(given, 1), equal_nan=True)
+    np.testing.assert_array_equal(other, measures.replaced_counts(given, 0))
+    assert not np.array_equal(other, measures.replaced_counts(given, 1), equal_nan=True)
 
 
 def test_precision_and_recall_of_removed_counts():
@@ -318,15 +320,17 @@ def test_precision_and_recall_of_removed_counts():
     after = [10.0, 23.0, 39.0, 40.0, 59.0, np.nan]
     removed = np.array([True, False, True, False, False, False])
     clean = result([1, 1], [2, 2], given=before)
-    disturbed = bench.Disturbed(result([1, 0], [2, 2], given=after, removed=removed), clean)
+    disturbed = measures.Disturbed(result([1, 0], [2, 2], given=after, removed=removed), clean)
     assert disturbed.growth == pytest.approx(50.0)
     assert disturbed.precision == 0.5
     assert disturbed.recall() == pytest.approx(1 / 3)
     assert disturbed.recall(beyond=5.0) == 0.5
     assert disturbed.recall(beyond=50.0) is None
-    none = bench.Disturbed(result([1, 0], [2, 2], given=after, removed=removed & False), clean)
+    none = measures.Disturbed(
+        result([1, 0], [2, 2], given=after, removed=removed & False), clean
+    )
     assert none.precision is None and none.recall() == 0.0
-    peer = bench.Disturbed(result([1, 0], [2, 2], given=after), clean)
+    peer = measures.Disturbed(result([1, 0], [2, 2], given=after), clean)
     assert peer.precision is None and peer.recall() is None
 
 
@@ -344,24 +348,24 @@ def test_precision_and_recall_of_removed_counts():
 )
 def test_all_three_errors_must_be_within_limits(errors, reach, aim):
     """(0, 4) has MAE 2 and MSE 8; (0, 5) has MSE 12.5."""
-    text = bench.error_finding("ours", result(100.0 + np.array(errors), [100.0, 100.0]))
+    text = tables.error_finding("ours", result(100.0 + np.array(errors), [100.0, 100.0]))
     assert f"reach 2.4 / 9.2 / 0.08: {reach};" in text
     assert text.endswith(f"aim 1.9 / 6 / 0.062: {aim}.")
 
 
 def test_where_uncounted_frames_pay():
     def three(own, other, alone):
-        names = (bench.WITH, bench.WITHOUT, bench.ALONE)
+        names = (tasks.WITH, tasks.WITHOUT, tasks.ALONE)
         return {n: result([e], [0]) for n, e in zip(names, (own, other, alone), strict=True)}
 
     curve = {25: [three(3, 4, 6)], 50: [three(3, 3, 2)], 100: [three(2, 4, 8), three(2, 1, 8)]}
-    in_all, beyond = bench.curve_finding(curve).split(" Beyond the empty scene ")
+    in_all, beyond = tables.curve_finding(curve).split(" Beyond the empty scene ")
     assert "pay with 25, 100 counted frames" in in_all
     assert "-50.0 % at 25, +50.0 % at 50, -75.0 % at 100" in in_all
     assert "pay with 25, 100 counted frames" in beyond
     assert "-25.0 % at 25, +0.0 % at 50, -20.0 % at 100" in beyond
-    assert "pay nowhere" in bench.curve_finding({25: [three(3, 2, 4)]})
-    assert bench.mean_mae(curve[100], bench.WITHOUT) == 2.5
+    assert "pay nowhere" in tables.curve_finding({25: [three(3, 2, 4)]})
+    assert measures.mean_mae(curve[100], tasks.WITHOUT) == 2.5
 
 
 def test_of_counted_frames_alone_the_empty_scene_is_found_in_these(ran):
@@ -377,7 +381,7 @@ def test_of_counted_frames_alone_the_empty_scene_is_found_in_these(ran):
 
 def test_no_draw_of_counted_frames_is_made_twice():
     for size, many in ((25, 3), (200, 3), (400, 2), (799, 3)):
-        draws = bench.drawn_places(800, size, bench.DRAWS)
+        draws = measures.drawn_places(800, size, measures.DRAWS)
         assert len({tuple(draw) for draw in draws}) == len(draws) == many
         assert all(
             len(set(draw)) == size and 0 <= min(draw) <= max(draw) < 800 for draw in draws
@@ -387,20 +391,22 @@ def test_no_draw_of_counted_frames_is_made_twice():
 @pytest.mark.parametrize(("mae", "verdict"), [(1.03, "reached"), (1.06, "not reached")])
 def test_growth_is_the_mean_over_seeds(mae, verdict):
     clean = result([1.0], [0.0])
-    own = {seed: bench.Disturbed(result([m], [0.0]), clean) for seed, m in ((0, 1.0), (1, mae))}
-    own[1] = bench.Disturbed(result([2 * mae - 1.0], [0.0]), clean)
-    text = bench.growth_finding({bench.WITH: own, bench.KRR: own})
+    own = {
+        seed: measures.Disturbed(result([m], [0.0]), clean) for seed, m in ((0, 1.0), (1, mae))
+    }
+    own[1] = measures.Disturbed(result([2 * mae - 1.0], [0.0]), clean)
+    text = tables.growth_finding({tasks.WITH: own, tasks.KRR: own})
     assert f"grows by {100 * (mae - 1):.1f} % (at worst {200 * (mae - 1):.1f} %" in text
     assert text.endswith(f"wanted: {verdict}.")
 
 
 def test_speeds_are_at_least_or_at_most():
-    fast, slow = bench.Speed("frames", 60.0, 60.0), bench.Speed("frames", 59.0, 60.0)
+    fast, slow = measures.Speed("frames", 60.0, 60.0), measures.Speed("frames", 59.0, 60.0)
     assert fast.reached and not slow.reached
-    fit = bench.Speed("fit, seconds", 15.5, 15.0, at_least=False)
+    fit = measures.Speed("fit, seconds", 15.5, 15.0, at_least=False)
     assert not fit.reached
-    assert bench.speed_finding(fit) == "Fit, seconds: 15.5; at most 15 wanted: not reached."
-    assert bench.Speed("fit", 15.0, 15.0, at_least=False).reached
+    assert tables.speed_finding(fit) == "Fit, seconds: 15.5; at most 15 wanted: not reached."
+    assert measures.Speed("fit", 15.0, 15.0, at_least=False).reached
 
 
 # --- the data ---------------------------------------------------------------------------
@@ -419,7 +425,7 @@ def test_frames_of_mall(mall, clip):
 
 def test_without_a_table_the_published_counts_serve(mall, clip):
     (mall / "counts.csv").unlink()
-    with pytest.raises(data.MissingDataError, match=r"mall/mall_gt\.mat is not in .*: take it"):
+    with pytest.raises(MissingDataError, match=r"mall/mall_gt\.mat is not in .*: take it"):
         data.mall_frames()
     savemat(mall / "mall_gt.mat", {"count": clip.counts[:, None].astype(np.uint8)})
     np.testing.assert_array_equal(data.mall_frames().counts, clip.counts)
@@ -428,7 +434,7 @@ def test_without_a_table_the_published_counts_serve(mall, clip):
 def test_missing_frames_are_said_with_where_they_go(mall):
     (mall / "perspective_roi.mat").unlink()
     (mall / "frames" / "seq_000001.jpg").unlink()
-    with pytest.raises(data.MissingDataError) as caught:
+    with pytest.raises(MissingDataError) as caught:
         bench.bench(Run(True, print), "mall")
     message = str(caught.value)
     assert message.startswith("mall/frames/seq_000001.jpg, mall/perspective_roi.mat are not in")
@@ -459,11 +465,10 @@ def test_missing_frames_are_said_with_where_they_go(mall):
         (lambda mall: (mall / "frames" / "seq_000007.jpg").write_bytes(b"x"), "needs all"),
     ],
 )
-def test_a_folder_that_does_not_fit_is_one_line(mall, change, words, monkeypatch):
-    monkeypatch.setattr(bench, "N_TRAIN", N_TRAIN)
+def test_a_folder_that_does_not_fit_is_one_line(mall, change, words):
     change(mall)
     with pytest.raises(TableError, match=words) as caught:
-        bench.bench(Run(True, lambda line: None), "mall")
+        bench.bench(Run(True, lambda line: None), "mall", n_train=N_TRAIN)
     assert "\n" not in str(caught.value)
 
 

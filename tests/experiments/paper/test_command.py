@@ -10,7 +10,7 @@ import pytest
 from activehuber.runtime.messages import TableError
 from experiments.paper import __main__ as command_line
 from experiments.paper import command
-from experiments.paper.data import MissingDataError
+from experiments.paper.files import MissingDataError
 from experiments.paper.outcome import Cell, Outcome, Table, fact, facts
 from experiments.paper.protocol import Split
 

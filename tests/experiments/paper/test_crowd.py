@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from activehuber import HLRegressor
-from experiments.paper import crowd
+from experiments.paper import crowd, crowd_peers
 from experiments.paper.outcome import Run, facts
 
 
@@ -28,9 +28,9 @@ def data_of(made, monkeypatch):
 def test_frames_are_split_by_number(data_of, made):
     clip = crowd.mall(range(11, 21))
     split = clip.split()
-    assert split.X_train[:, crowd.FRAME].tolist() == list(range(11, 21))
+    assert split.X_train[:, crowd_peers.FRAME].tolist() == list(range(11, 21))
     assert split.y_train.tolist() == made[1][10:20].tolist()
-    assert not np.isin(split.X_test[:, crowd.FRAME], range(11, 21)).any()
+    assert not np.isin(split.X_test[:, crowd_peers.FRAME], range(11, 21)).any()
 
 
 def test_smoothing_averages_neighbours_only(made):
@@ -60,14 +60,14 @@ def test_smoothing_does_not_depend_on_the_order_of_rows(made, rng):
 def test_least_squares_svr_is_ridge_with_a_bias(rng):
     """Against the exact least-squares limit of HLRegressor with the same kernel."""
     A, B, y = rng.normal(size=(50, 30)), rng.normal(size=(9, 30)), rng.normal(size=50)
-    ours = crowd._bordered(A, y, B, 0.01, 0.1)
+    ours = crowd_peers._bordered(A, y, B, 0.01, 0.1)
     model = HLRegressor(kernel="rbf", gamma=0.01, alpha=0.1 / (2 * 50), threshold=np.inf)
     np.testing.assert_allclose(ours, model.fit(A, y).predict(B), atol=1e-8)
 
 
 def test_peers_see_standardised_features(made):
     X = np.column_stack([made[0] * 1000.0, np.arange(240)])
-    model = crowd.peer(Ridge(1.0), {}, X[:100], made[1][:100], X[100:])
+    model = crowd_peers.peer(Ridge(1.0), {}, X[:100], made[1][:100], X[100:])
     centre, scale = X[:100, :30].mean(axis=0), X[:100, :30].std(axis=0)
     A, B = (X[:100, :30] - centre) / scale, (X[100:, :30] - centre) / scale
     np.testing.assert_allclose(model.predict(), Ridge(1.0).fit(A, made[1][:100]).predict(B))
@@ -75,7 +75,7 @@ def test_peers_see_standardised_features(made):
 
 def test_cumulative_attributes_count_people(made):
     X = np.column_stack([made[0], np.arange(240)])
-    model = crowd.cumulative_attributes(X[:120], made[1][:120], X[120:])
+    model = crowd_peers.cumulative_attributes(X[:120], made[1][:120], X[120:])
     assert np.mean(np.abs(model.predict() - made[1][120:])) < 1.0
 
 
@@ -88,8 +88,8 @@ def test_predictions_do_not_depend_on_the_test_counts(data_of, made, monkeypatch
         monkeypatch.setattr(crowd, "_MADE", {})
         clips = [crowd.mall(range(1, 121))]
         found.append(crowd.hlr_results(Run(True, print), "multi", clips))
-    (ones, told), (others, told_again) = found
-    assert told == told_again and "tried" in told[0]
+    (ones, choices), (others, choices_again) = found
+    assert choices == choices_again and "tried" in choices[0]
     for one, other in zip(ones, others, strict=True):
         np.testing.assert_array_equal(one.scored.predicted, other.scored.predicted)
         assert one.timed.removed == other.timed.removed
@@ -99,11 +99,11 @@ def test_predictions_do_not_depend_on_the_test_counts(data_of, made, monkeypatch
 def test_the_choice_predicts_and_removes_few(data_of, made):
     split = crowd.mall(range(1, 121)).split()
     stages = [lambda best: [crowd.Setting("linear", 1e-3), crowd.Setting("linear", 1e-5)]]
-    told = []
+    choices = []
     model = crowd.chosen(
-        stages, split.X_train, split.y_train, split.X_test, uncounted=True, told=told.append
+        stages, split.X_train, split.y_train, split.X_test, uncounted=True, note=choices.append
     )
-    assert "of 2 tried" in told[0]
+    assert "of 2 tried" in choices[0]
     assert np.mean(np.abs(model.predict() - made[1][120:])) < 1.5
     assert 0.0 <= model.removed < 0.2
 

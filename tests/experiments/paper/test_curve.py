@@ -55,7 +55,7 @@ def test_one_refinement_leaves_most_of_them(quarter):
     assert agreement < 0.9 and error > 0.05
 
 
-def test_a_majority_of_turned_signs_is_believed(monkeypatch):
+def test_a_majority_of_turned_signs_is_kept(monkeypatch):
     monkeypatch.setattr(curve, "N_ROWS", 80)
     monkeypatch.setattr(curve, "METHODS", {curve.DEFAULT: curve.METHODS[curve.DEFAULT]})
     result = curve.fit_all((75, 11))[curve.DEFAULT]

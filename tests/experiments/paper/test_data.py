@@ -12,7 +12,7 @@ import pytest
 from scipy.io import savemat
 
 from activehuber.runtime.messages import TableError
-from experiments.paper import data
+from experiments.paper import data, files
 from tests.matlab import cells
 
 TABLE = np.array([[1.0, 2.5, 3.0], [4.0, -5.0, 0.1], [7.0, 8.0, 9e-3]])
@@ -184,7 +184,7 @@ def test_the_folder_comes_before_the_cache(folder, cache, small):
 
 def test_a_folder_that_is_not_there_is_said(folder, monkeypatch):
     monkeypatch.setenv("ACTIVEHUBER_DATA", str(folder / "no"))
-    with pytest.raises(data.MissingDataError, match=r"ACTIVEHUBER_DATA is .*no, which is not"):
+    with pytest.raises(files.MissingDataError, match=r"ACTIVEHUBER_DATA is .*no, which is not"):
         data.uci("Air")
 
 
@@ -204,7 +204,7 @@ def test_another_number_of_columns_is_refused(folder, small):
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 def test_the_cache_is_where_the_platform_has_it(platform, monkeypatch, tmp_path):
-    monkeypatch.setattr(data.sys, "platform", platform)
+    monkeypatch.setattr(files.sys, "platform", platform)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "Local"))
     # A relative path is not to be used, says the standard.
@@ -214,9 +214,9 @@ def test_the_cache_is_where_the_platform_has_it(platform, monkeypatch, tmp_path)
         "darwin": "Library/Caches/activehuber",
         "win32": "Local/activehuber/Cache",
     }
-    assert data.cache_folder() == tmp_path / places[platform]
+    assert files.cache_folder() == tmp_path / places[platform]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "c"))
-    assert data.cache_folder() == tmp_path / "c" / "activehuber"
+    assert files.cache_folder() == tmp_path / "c" / "activehuber"
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_the_cache_is_where_the_platform_has_it(platform, monkeypatch, tmp_path)
     ],
 )
 def test_missing_data_say_which_file_from_where_into_which_folder(call, words, cache, folder):
-    with pytest.raises(data.MissingDataError) as caught:
+    with pytest.raises(files.MissingDataError) as caught:
         call()
     message = str(caught.value)
     assert "\n" not in message and f"{folder} (ACTIVEHUBER_DATA)" in message
@@ -240,7 +240,7 @@ def test_missing_data_say_which_file_from_where_into_which_folder(call, words, c
 
 
 def test_without_a_folder_the_cache_is_named(cache):
-    with pytest.raises(data.MissingDataError) as caught:
+    with pytest.raises(files.MissingDataError) as caught:
         data.mall_features()
     assert f"not in {cache} (or a folder named by ACTIVEHUBER_DATA)" in str(caught.value)
 
@@ -294,7 +294,7 @@ WRONG = {
 def test_what_is_not_the_data_is_one_line_and_leaves_no_file(case, site, cache, small):
     answer, words = WRONG[case]
     site.answers |= {"/a/b+c.zip": answer, "/login": Site.gives(PAGE, "text/html")}
-    with pytest.raises(data.MissingDataError) as caught:
+    with pytest.raises(files.MissingDataError) as caught:
         data.uci("Air")
     message = str(caught.value)
     first = message.split("the download failed (")[1].split("; ")[0]
@@ -314,9 +314,9 @@ def test_a_redirect_to_the_data_is_followed(site, cache, small):
 
 
 def test_no_redirect_from_an_encrypted_address_to_an_open_one():
-    asked = data.request.Request("https://one.invalid/a")
-    move = data._Redirects().redirect_request
-    with pytest.raises(data.DownloadError, match="which is not https"):
+    asked = files.request.Request("https://one.invalid/a")
+    move = files._Redirects().redirect_request
+    with pytest.raises(files.DownloadError, match="which is not https"):
         move(asked, None, 302, "Found", {}, "http://one.invalid/a")
     assert move(asked, None, 302, "Found", {}, "https://b.invalid/").full_url == (
         "https://b.invalid/"
@@ -325,11 +325,11 @@ def test_no_redirect_from_an_encrypted_address_to_an_open_one():
 
 def test_silence_ends_a_download(site, monkeypatch):
     awake = threading.Event()
-    monkeypatch.setattr(data, "SILENCE", 0.2)
+    monkeypatch.setattr(files, "SILENCE", 0.2)
     site.answers["/slow"] = lambda handler: awake.wait(5.0)
     try:
-        with pytest.raises(data.DownloadError, match="timed out"):
-            data.download("https://one.invalid/slow")
+        with pytest.raises(files.DownloadError, match="timed out"):
+            files.download("https://one.invalid/slow")
     finally:
         awake.set()
 
@@ -343,23 +343,24 @@ def test_dripping_bytes_end_a_download(site, monkeypatch):
         while not enough.wait(0.02):
             handler.wfile.write(b"1 ")
 
-    monkeypatch.setattr(data, "LONGEST", 0.2)
+    monkeypatch.setattr(files, "LONGEST", 0.2)
     site.answers["/drip"] = drips
     try:
-        with pytest.raises(data.DownloadError, match="not complete after"):
-            data.download("https://one.invalid/drip")
+        with pytest.raises(files.DownloadError, match="not complete after"):
+            files.download("https://one.invalid/drip")
     finally:
         enough.set()
 
 
 def test_too_much_ends_a_download(site, monkeypatch, small, cache):
-    monkeypatch.setattr(data, "MOST_BYTES", 5000)
+    for module in (files, data):
+        monkeypatch.setattr(module, "MOST_BYTES", 5000)
     site.answers["/much"] = Site.gives(b"1 " * 4000)
-    with pytest.raises(data.DownloadError, match="more than"):
-        data.download("https://one.invalid/much")
+    with pytest.raises(files.DownloadError, match="more than"):
+        files.download("https://one.invalid/much")
     # A small archive that unpacks to much is not unpacked.
     site.answers["/a/b+c.zip"] = Site.gives(zipped("1 " * 4000))
-    with pytest.raises(data.MissingDataError, match=r"t\.dat in it is too large"):
+    with pytest.raises(files.MissingDataError, match=r"t\.dat in it is too large"):
         data.uci("Air")
 
 
@@ -368,13 +369,13 @@ def test_a_mirror_that_does_not_serve_is_said(mirror, cache, monkeypatch, small)
     monkeypatch.setenv("ACTIVEHUBER_OFFLINE", "")
     monkeypatch.setenv("ACTIVEHUBER_MIRROR", mirror)
     monkeypatch.setenv("no_proxy", "*")
-    with pytest.raises(data.MissingDataError, match=r"not a web address|refused"):
+    with pytest.raises(files.MissingDataError, match=r"not a web address|refused"):
         data.uci("Air")
 
 
 def test_offline_asks_nobody(site, monkeypatch, small):
     monkeypatch.setenv("ACTIVEHUBER_OFFLINE", "1")
-    with pytest.raises(data.MissingDataError, match="switched off by ACTIVEHUBER_OFFLINE"):
+    with pytest.raises(files.MissingDataError, match="switched off by ACTIVEHUBER_OFFLINE"):
         data.uci("Air")
     assert site.asked == []
 
@@ -443,7 +444,7 @@ def test_raetsch_from_the_web(site, cache, heart, monkeypatch):
     content = benchmarks(heart)
     path = "/tdiethe/gunnar_raetsch_benchmark_datasets/raw/master/benchmarks.mat"
     site.answers[path] = Site.gives(content)
-    with pytest.raises(data.MissingDataError, match="checksum is not the one known"):
+    with pytest.raises(files.MissingDataError, match="checksum is not the one known"):
         data.raetsch("Heart")
     assert files_below(cache.parent) == []
     monkeypatch.setattr(data, "BENCHMARKS_SHA256", hashlib.sha256(content).hexdigest())
@@ -535,7 +536,7 @@ def test_pets_without_a_total(folder, rng):
 
 def test_all_missing_pets_files_are_named(folder, rng):
     save_directions(folder / "pets2009/13-57_R0_feats.mat", ["l", "r"], rng)
-    with pytest.raises(data.MissingDataError) as caught:
+    with pytest.raises(files.MissingDataError) as caught:
         data.require_pets2009([("13-57", "R0"), ("13-57", "R1"), ("14-03", "R2")])
     wanted = "pets2009/13-57_R1_feats.mat, pets2009/14-03_R2_feats.mat are not in"
     assert str(caught.value).startswith(wanted)

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from activehuber import HLRegressor, View
 from activehuber.runtime.messages import TableError
-from experiments.paper import data, pets
+from experiments.paper import data, files, pets
 from experiments.paper.outcome import Run, facts
 from experiments.paper.protocol import Scored
 from tests.matlab import cells
@@ -258,7 +258,7 @@ def test_without_files_all_that_is_missing_is_said(folder):
     (folder / data.pets2009_file("14-03", "R2")).unlink()
     (folder / data.pets2009_file("14-17", "R1")).unlink()
     for quick in (True, False):
-        with pytest.raises(data.MissingDataError) as caught:
+        with pytest.raises(files.MissingDataError) as caught:
             pets.pets(Run(quick))
         message = str(caught.value)
         assert "pets2009/14-03_R2_feats.mat, pets2009/14-17_R1_feats.mat are not in" in message

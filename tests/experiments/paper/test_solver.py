@@ -8,8 +8,8 @@ from sklearn.linear_model import Ridge
 
 from activehuber import HLRegressor
 from activehuber.graphs import laplacians as graphs
-from experiments.paper import solver
-from experiments.paper.data import MissingDataError
+from experiments.paper import running_time, solver
+from experiments.paper.files import MissingDataError
 from experiments.paper.outcome import Run, fact, facts, warnings_note
 from experiments.paper.protocol import Scored
 from tests.pools import Here
@@ -67,7 +67,7 @@ def test_both_forms_of_the_convex_problem_have_the_least_value(small, threshold)
         options={"gtol": 1e-9},
     ).fun
     for method in (solver.N_COEFFICIENTS, solver.FEW_UNKNOWNS, solver.SAME_THRESHOLD):
-        assert solver.prepared(method, X, y)(threshold) == pytest.approx(best, rel=1e-6)
+        assert running_time.prepared(method, X, y)(threshold) == pytest.approx(best, rel=1e-6)
 
 
 def test_huge_thresholds_are_ridge_regression(small):
@@ -90,7 +90,7 @@ def test_cross_validation_sees_training_labels_only_and_takes_the_best(small):
 
 
 def test_measure_gives_a_time_and_a_value_for_every_threshold():
-    found = solver.measure(solver.SAME_THRESHOLD, (25, 30), (0.1, 1.0, 10.0))
+    found = running_time.measure(solver.SAME_THRESHOLD, (25, 30), (0.1, 1.0, 10.0))
     assert list(found) == [25, 30]
     seconds, values = found[30]
     assert seconds.shape == (3,) and np.all(seconds > 0.0)
@@ -101,7 +101,7 @@ def test_measure_gives_a_time_and_a_value_for_every_threshold():
 
 @pytest.mark.parametrize("method", solver.METHODS)
 def test_every_method_can_be_timed(small, method):
-    assert solver.prepared(method, *small)(1.0) >= 0.0
+    assert running_time.prepared(method, *small)(1.0) >= 0.0
 
 
 def test_a_draw_compares_all_methods():
@@ -152,7 +152,7 @@ def timings(speed):
 
 def test_times_stand_beside_the_papers():
     found = timings(12.0)
-    cells = {(c.keys[1], c.metric): c for c in solver._time_cells(found, 100)}
+    cells = {(c.keys[1], c.metric): c for c in running_time._time_cells(found, 100)}
     slow = cells[solver.N_COEFFICIENTS, "seconds"]
     assert (slow.ours, slow.paper) == (12.0, 1.9)
     assert cells[solver.N_COEFFICIENTS, "sd"].paper == 0.3
@@ -160,23 +160,26 @@ def test_times_stand_beside_the_papers():
     ratio = cells[solver.AS_PAPER, "CVXPY's time / its time"]
     assert (ratio.ours, ratio.paper) == (12.0, pytest.approx(19.0))
     assert cells[solver.DEFAULT, "seconds"].paper is None
-    assert "reached at 1 of 2 sizes" in solver._time_findings(found, (50, 100))[-1]
-    assert "reached at 2 of 2 sizes" in solver._time_findings(timings(30.0), (50, 100))[-1]
+    assert "reached at 1 of 2 sizes" in running_time._time_findings(found, (50, 100))[-1]
+    assert (
+        "reached at 2 of 2 sizes" in running_time._time_findings(timings(30.0), (50, 100))[-1]
+    )
 
 
 def test_disagreement_is_the_largest_of_both_forms():
     found = timings(2.0)
     found[solver.FEW_UNKNOWNS, 100] = (np.ones(3), np.array([1.0, 1.0, 0.9]))
-    assert solver.disagreement(found, (50, 100)) == pytest.approx(0.1)
+    assert running_time.disagreement(found, (50, 100)) == pytest.approx(0.1)
 
 
 def test_a_whole_comparison_in_small(monkeypatch):
-    monkeypatch.setattr(solver, "SIZES", (20, 25, 30, 35))
+    for module in (solver, running_time):
+        monkeypatch.setattr(module, "SIZES", (20, 25, 30, 35))
+        monkeypatch.setattr(module, "THRESHOLDS", (0.01, 0.1, 1.0, 10.0))
     monkeypatch.setattr(solver, "SEEDS", (3, 4))
-    monkeypatch.setattr(solver, "THRESHOLDS", (0.01, 0.1, 1.0, 10.0))
     monkeypatch.setattr(solver, "FOLDS", 2)
     monkeypatch.setattr(solver, "two_processes", Here)
-    monkeypatch.setattr(solver, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(running_time, "ProcessPoolExecutor", Here)
     said = []
     outcome = solver.reconstruction(Run(quick=True, report=said.append))
     errors, certificates = outcome.tables
@@ -184,7 +187,7 @@ def test_a_whole_comparison_in_small(monkeypatch):
     assert all(cell.error is not None for cell in errors.cells)
     assert "48 problems" in outcome.findings[0]
     assert len(outcome.figures["errors"].axes) == 2
-    outcome = solver.running_time(Run(quick=True, report=said.append))
+    outcome = running_time.running_time(Run(quick=True, report=said.append))
     assert len(outcome.tables[0].lines()) == 3 * 8
     assert "35 left out" in outcome.tables[0].notes[0]
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.metrics import mean_absolute_error, mean_squared_error
 
 from activehuber import HLRegressor
-from experiments.paper import uci
+from experiments.paper import uci, uci_methods
 from experiments.paper.outcome import Run, facts, warnings_note
 from experiments.paper.protocol import Scored
 
@@ -34,7 +34,7 @@ def small(monkeypatch):
 @pytest.mark.parametrize("n", [23, 308, 506])
 def test_folds_are_equispaced_and_cover_every_row_once(n):
     blocks = np.array_split(np.arange(n), 5)
-    contiguous, interleaved = (uci.fold_numbers(n, reading) for reading in uci.READINGS)
+    contiguous, interleaved = (uci_methods.fold_numbers(n, reading) for reading in uci.READINGS)
     assert np.all(np.diff(contiguous) >= 0)
     sizes = np.bincount(contiguous)
     assert sizes.max() - sizes.min() <= 1 and len(sizes) == len(blocks)
@@ -58,10 +58,10 @@ def test_test_rows_are_not_among_the_training_rows(reading):
 @pytest.mark.parametrize("reading", uci.READINGS)
 @pytest.mark.parametrize("outer", range(5))
 def test_inner_folds_are_the_other_four_folds(reading, outer):
-    fold = uci.fold_numbers(45, reading)
+    fold = uci_methods.fold_numbers(45, reading)
     rows = np.flatnonzero(fold != outer)
     others = [k for k in range(5) if k != outer]
-    for train, test in uci.inner_splits(len(rows), reading):
+    for train, test in uci_methods.inner_splits(len(rows), reading):
         # The order of the inner folds does not matter: each is one whole outer fold.
         (inner,) = set(fold[rows[test]])
         assert inner in others
@@ -75,7 +75,7 @@ def test_inner_folds_are_the_other_four_folds(reading, outer):
 def test_features_are_standardised_by_training_rows_alone():
     X, y = made_up("House")
     Z = X[:5] * 100.0  # would move a scaler that saw them
-    predicted = uci.fitted_and_predicted(lambda n, d: Ridge(2.0), X, y, Z)
+    predicted = uci_methods.fitted_and_predicted(lambda n, d: Ridge(2.0), X, y, Z)
     mean, spread = X.mean(axis=0), X.std(axis=0)
     scaled = (X - mean) / spread
     w = np.linalg.solve(scaled.T @ scaled + 2.0 * np.eye(3), scaled.T @ (y - y.mean()))
@@ -89,17 +89,17 @@ def test_a_process_on_a_plane_is_the_plane():
     X = rng.normal(size=(40, 2))
     y = 3.0 + X @ [2.0, -1.0] + 1e-3 * rng.normal(size=40)
     far = 50.0 * rng.normal(size=(4, 2))
-    predicted = uci.fitted_and_predicted(uci.paper_gpr, X, y, far)
+    predicted = uci_methods.fitted_and_predicted(uci_methods.paper_gpr, X, y, far)
     assert np.allclose(predicted, LinearRegression().fit(X, y).predict(far), rtol=0.02)
 
 
 def test_tuned_peers_take_the_parameter_with_the_least_inner_error():
     X, y = made_up("Air")
-    search = uci.tuned_peers("contiguous")["RR"](*X.shape).fit(X, y)
+    search = uci_methods.tuned_peers("contiguous")["RR"](*X.shape).fit(X, y)
     means = []
     for alpha in np.logspace(-3, 3, 13):
         missed = []
-        for train, test in uci.inner_splits(len(y), "contiguous"):
+        for train, test in uci_methods.inner_splits(len(y), "contiguous"):
             model = Ridge(alpha).fit(X[train], y[train])
             missed.append(np.abs(y[test] - model.predict(X[test])).mean())
         means.append(np.mean(missed))
@@ -118,13 +118,13 @@ def test_tuned_peers_take_the_parameter_with_the_least_inner_error():
     ],
 )
 def test_peers_have_the_parameters_of_the_paper(method, name, wanted):
-    model = uci.paper_peers(name)[method](100, 3)
+    model = uci_methods.paper_peers(name)[method](100, 3)
     assert wanted.items() <= model.get_params().items()
 
 
 def test_networks_have_the_neurons_of_the_paper():
     for name, hidden in {"House": 3, "Air": 5, "Hydro": 7, "Wine": 6}.items():
-        model = uci.paper_peers(name)["NN"](100, 3)
+        model = uci_methods.paper_peers(name)["NN"](100, 3)
         assert model.regressor.hidden_layer_sizes == (hidden,)
 
 
@@ -238,7 +238,7 @@ def test_the_setting_of_a_split_is_the_best_on_its_training_rows():
     means = []
     for setting in uci.SETTINGS:
         missed = []
-        for train, test in uci.inner_splits(len(y), "interleaved"):
+        for train, test in uci_methods.inner_splits(len(y), "interleaved"):
             mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
             model = HLRegressor(**uci.REFINED, **setting)
             model.fit((X[train] - mean) / spread, y[train])
@@ -287,7 +287,11 @@ def cheap_rows(name, reading):
     """The rows of the table without searches, which make this test slow."""
 
     def cheap(row):
-        make = partial(uci._as_given, Ridge(row.label.count("a"))) if row.tuned else row.make
+        make = (
+            partial(uci_methods._as_given, Ridge(row.label.count("a")))
+            if row.tuned
+            else row.make
+        )
         return replace(row, make=make)
 
     return [cheap(row) for row in uci_rows(name, reading)]
@@ -331,7 +335,7 @@ def test_every_search_beats_the_median():
     for row in uci.table_rows("Hydro", "interleaved"):
         # Grids of neighbours and networks are plain scikit-learn, and slow.
         if row.tuned and row.label not in ("NN, tuned", "K-nn, tuned"):
-            predicted = uci.fitted_and_predicted(row.make, X[:36], y[:36], X[36:])
+            predicted = uci_methods.fitted_and_predicted(row.make, X[:36], y[:36], X[36:])
             assert np.abs(predicted - y[36:]).mean() < np.abs(y[36:] - np.median(y)).mean()
 
 
@@ -353,5 +357,5 @@ def test_fixed_settings_beat_the_paper_on_a_fold_of_hydro(data_folder):
     make = next(
         r.make for r in uci.table_rows("Hydro", "interleaved") if r.label == uci.ONE_SETTING
     )
-    found = split.scored(lambda X, y, Z: uci.fitted_and_predicted(make, X, y, Z))
+    found = split.scored(lambda X, y, Z: uci_methods.fitted_and_predicted(make, X, y, Z))
     assert found.mae < 6.91 / 2 and found.mse < 110.8 / 2

@@ -1,11 +1,11 @@
-"""What lasts of a frame, from frames alone."""
+"""Temporal features, from frames alone."""
 
 import numpy as np
 import pytest
 from sklearn.linear_model import RidgeCV
 
-from activehuber.crowd import lasting
-from activehuber.crowd.lasting import Components, in_common, lags, pairs
+from activehuber.crowd import temporal
+from activehuber.crowd.temporal import Components, correlation, lags, pairs
 
 
 def steady(rng, n, d, keeps=0.9, flicker=1.0, hidden=2):
@@ -26,27 +26,27 @@ def test_pairs_are_frames_so_far_apart_by_number():
         assert list(zip(i.tolist(), j.tolist(), strict=True)) == wanted
 
 
-def test_what_lasts_is_the_ridge_regression_of_the_frames_around(rng):
+def test_temporal_features_are_the_ridge_regression_of_the_frames_around(rng):
     """Of both the frame before and the one after, without intercept, from all pairs."""
     n, d, lag = 300, 12, 2
     X, _ = steady(rng, n, d)
     numbers = np.delete(np.arange(1, n + 21), [*range(40, 50), *range(200, 210)])
-    found = Components.of(X, numbers, most=d).lasting(lag).of_features
+    found = Components.of(X, numbers, most=d).predicting(lag).of_features
     centred = X - X.mean(axis=0)
     C0 = np.mean([np.outer(x, x) for x in centred], axis=0)
     place = {number: k for k, number in enumerate(numbers)}
     two = [(place[m], place[m + lag]) for m in numbers if m + lag in place]
     Ck = np.mean([np.outer(centred[a], centred[b]) for a, b in two], axis=0)
-    expected = np.linalg.solve(C0 + lasting.FLICKER * np.eye(d), (Ck + Ck.T) / 2.0)
+    expected = np.linalg.solve(C0 + temporal.RIDGE * np.eye(d), (Ck + Ck.T) / 2.0)
     # The map ends in components; inner products of rows are those of the whole.
     rows, wanted = centred @ found, centred @ expected
     np.testing.assert_allclose(rows @ rows.T, wanted @ wanted.T, atol=1e-8)
 
 
-def test_what_lasts_are_the_movements_and_not_the_noise(rng):
+def test_temporal_features_are_the_movements_and_not_the_noise(rng):
     X, moves = steady(rng, 1500, 40, flicker=3.0)
     X = X / X.std(axis=0)
-    rows = X @ Components.of(X, np.arange(1500)).lasting(1).of_features
+    rows = X @ Components.of(X, np.arange(1500)).predicting(1).of_features
 
     def explained(Z):
         labelled = np.arange(0, 1500, 50)
@@ -58,21 +58,21 @@ def test_what_lasts_are_the_movements_and_not_the_noise(rng):
     assert explained(rows) > explained(X) + 0.1
     # Features of pure noise are hardly left.
     noise = rng.normal(size=(1500, 40))
-    left = noise @ Components.of(noise, np.arange(1500)).lasting(1).of_features
+    left = noise @ Components.of(noise, np.arange(1500)).predicting(1).of_features
     assert left.var(axis=0).sum() < 0.05 * noise.var(axis=0).sum()
 
 
-def test_few_components_keep_most_of_what_lasts(rng):
+def test_few_components_keep_most_of_the_temporal_features(rng):
     X, _ = steady(rng, 400, 30, flicker=0.3)
-    whole = X @ Components.of(X, np.arange(400), most=30).lasting(1).of_features
-    few = X @ Components.of(X, np.arange(400), most=4).lasting(1).of_features
+    whole = X @ Components.of(X, np.arange(400), most=30).predicting(1).of_features
+    few = X @ Components.of(X, np.arange(400), most=4).predicting(1).of_features
     assert few.shape == (400, 4)
     assert few.var(axis=0).sum() > 0.98 * whole.var(axis=0).sum()
 
 
-def test_lags_are_where_frames_have_so_much_in_common(rng):
+def test_lags_are_where_frames_have_so_much_correlation(rng):
     X, _ = steady(rng, 5000, 6, keeps=0.9, flicker=0.0)
-    assert in_common(X, np.arange(5000), 3) == pytest.approx(0.9**3, abs=0.05)
+    assert correlation(X, np.arange(5000), 3) == pytest.approx(0.9**3, abs=0.05)
     found = lags(X, np.arange(5000))
     # 0.9 to the powers 3.4, 6.6 and 11.4 is 0.7, 0.5 and 0.3.
     np.testing.assert_allclose(found, [3.4, 6.6, 11.4], atol=2.0)
@@ -91,14 +91,14 @@ def test_a_slow_camera_has_one_lag_and_one_of_strangers_none(rng):
 
 
 def test_too_few_pairs_and_frames_that_are_all_alike_teach_nothing(rng):
-    X, _ = steady(rng, lasting.FEWEST_PAIRS, 6)
+    X, _ = steady(rng, temporal.FEWEST_PAIRS, 6)
     assert lags(X, np.arange(len(X))) == []
     assert lags(np.ones((100, 6)), np.arange(100)) == []
 
 
 def test_lags_end_somewhere(rng):
     X = np.outer(np.linspace(0.0, 1.0, 2000), rng.normal(size=6))
-    assert max(lags(X, np.arange(2000))) <= lasting.FARTHEST
+    assert max(lags(X, np.arange(2000))) <= temporal.LONGEST_LAG
 
 
 def test_further_frames_teach_too(rng):
@@ -107,11 +107,11 @@ def test_further_frames_teach_too(rng):
     Y, _ = steady(rng, 150, 10)
     Y = Y - Y.mean(axis=0) + 0.5
     before = Components.of(X, np.arange(200), most=10)
-    found = before.lasting(3).learning(Y, np.arange(50, 200))
+    found = before.predicting(3).learning(Y, np.arange(50, 200))
     X = X - X.mean(axis=0)
     C0 = (X.T @ X + Y.T @ Y) / 350
     Ck = (X[:-3].T @ X[3:] + Y[:-3].T @ Y[3:]) / (197 + 147)
-    expected = np.linalg.solve(C0 + lasting.FLICKER * np.eye(10), (Ck + Ck.T) / 2.0)
+    expected = np.linalg.solve(C0 + temporal.RIDGE * np.eye(10), (Ck + Ck.T) / 2.0)
     rows, wanted = Y @ found.of_features, Y @ expected
     np.testing.assert_allclose(rows @ rows.T, wanted @ wanted.T, atol=1e-8)
     assert (found.n_frames, found.n_pairs) == (350, 344)
@@ -120,7 +120,7 @@ def test_further_frames_teach_too(rng):
 def test_the_same_frames_and_too_few_teach_nothing_new(rng):
     X, _ = steady(rng, 200, 10)
     X = X - X.mean(axis=0)
-    before = Components.of(X, np.arange(200)).lasting(1)
+    before = Components.of(X, np.arange(200)).predicting(1)
     again = before.learning(X, np.arange(200))
     np.testing.assert_allclose(again.of_features, before.of_features, atol=1e-10)
     assert before.learning(X[:20], np.arange(20)) is before

@@ -1,7 +1,8 @@
-"""What lasts of a frame: its features as far as they foretell the frames around it.
+"""Temporal features: what the features of a frame predict of the frames around it.
 
 People in a frame are mostly still there in the next one; what flickers is not. So a frame is
-described by what its features x tell of those k frames before and after it,
+described by what its features x predict of those k frames before and after it, by ridge
+regression from all frames:
 
     E[(x₋ₖ + x₊ₖ) / 2 | x] ≈ (x − μ) (C₀ + ε I)⁻¹ Cₖ,
 
@@ -25,10 +26,10 @@ from activehuber._typing import Matrix, Vector
 # Directions in which frames differ most: so many are looked at.
 COMPONENTS = 300
 # ε, in units of the mean variance of a feature.
-FLICKER = 0.3
-# How far apart: where frames still have so much in common, on average over the features.
-IN_COMMON = (0.7, 0.5, 0.3)
-FARTHEST = 100
+RIDGE = 0.3
+# How far apart: where features still have this correlation, on average over them.
+CORRELATIONS = (0.7, 0.5, 0.3)
+LONGEST_LAG = 100
 # Pairs of frames below which nothing can be learnt from them.
 FEWEST_PAIRS = 50
 
@@ -40,7 +41,7 @@ def pairs(numbers: np.ndarray, lag: int) -> tuple[np.ndarray, np.ndarray]:
     return i, j[i]
 
 
-def in_common(rows: Matrix, numbers: np.ndarray, lag: int) -> float:
+def correlation(rows: Matrix, numbers: np.ndarray, lag: int) -> float:
     """Mean correlation of features with those `lag` frames later; 0 without enough pairs."""
     i, j = pairs(numbers, lag)
     if len(i) < FEWEST_PAIRS:
@@ -52,8 +53,10 @@ def in_common(rows: Matrix, numbers: np.ndarray, lag: int) -> float:
     return float(np.einsum("ij,ij->", centred[i], centred[j])) / len(i) / whole
 
 
-def lags(rows: Matrix, numbers: np.ndarray, levels: Sequence[float] = IN_COMMON) -> list[int]:
-    """Distances in frames at which they have about as much in common as `levels` say.
+def lags(
+    rows: Matrix, numbers: np.ndarray, levels: Sequence[float] = CORRELATIONS
+) -> list[int]:
+    """Distances in frames at which they are correlated about as much as `levels` say.
 
     Parameters
     ----------
@@ -67,17 +70,17 @@ def lags(rows: Matrix, numbers: np.ndarray, levels: Sequence[float] = IN_COMMON)
     Returns
     -------
     list of int
-        Increasing; empty if there are too few pairs of frames, or these have nothing in
-        common.
+        Increasing; empty if there are too few pairs of frames, or these are not
+        correlated.
     """
-    known = {1: in_common(rows, numbers, 1)}
+    known = {1: correlation(rows, numbers, 1)}
     if known[1] <= 0.0:
         return []
     lag = 1
-    # What frames have in common falls with their distance: no need to look beyond.
-    while known[lag] > levels[-1] and lag < FARTHEST:
+    # The correlation falls with the distance: no need to look beyond.
+    while known[lag] > levels[-1] and lag < LONGEST_LAG:
         lag += 1
-        known[lag] = in_common(rows, numbers, lag)
+        known[lag] = correlation(rows, numbers, lag)
     return sorted({min(known, key=lambda k: abs(known[k] - level)) for level in levels})
 
 
@@ -111,19 +114,19 @@ class Components:
         variances, directions = linalg.eigh(covariance, subset_by_index=(d - m, d - 1))
         return cls(directions, np.maximum(variances, 0.0), centred @ directions, numbers)
 
-    def lasting(self, lag: int) -> Lasting:
-        """What lasts of the frames over `lag` of them."""
+    def predicting(self, lag: int) -> TemporalFeatures:
+        """What the components predict of frames `lag` before and after."""
         frames, values = np.diag(self.variances) * len(self.values), self.values
         i, j = pairs(self.numbers, lag)
         apart = values[i].T @ values[j]
-        return Lasting(
+        return TemporalFeatures(
             self.directions, lag, frames, (apart + apart.T) / 2.0, len(values), len(i)
         )
 
 
 @dataclass(frozen=True)
-class Lasting:
-    """What lasts of frames, and what it was learnt from.
+class TemporalFeatures:
+    """What features predict of the frames `lag` before and after, and what taught it.
 
     Attributes
     ----------
@@ -145,9 +148,9 @@ class Lasting:
     @cached_property
     def of_components(self) -> Matrix:
         """(C₀ + ε I)⁻¹ Cₖ between components, shape (m, m)."""
-        flicker = FLICKER * np.eye(len(self.frames))
+        ridge = RIDGE * np.eye(len(self.frames))
         return linalg.solve(
-            self.frames / self.n_frames + flicker, self.apart / self.n_pairs, assume_a="pos"
+            self.frames / self.n_frames + ridge, self.apart / self.n_pairs, assume_a="pos"
         )
 
     @cached_property
@@ -155,7 +158,7 @@ class Lasting:
         """The same from features, shape (d, m)."""
         return self.directions @ self.of_components
 
-    def learning(self, rows: Matrix, numbers: np.ndarray) -> Lasting:
+    def learning(self, rows: Matrix, numbers: np.ndarray) -> TemporalFeatures:
         """The same from further frames too, if these are enough.
 
         Parameters
@@ -167,7 +170,7 @@ class Lasting:
 
         Returns
         -------
-        Lasting
+        TemporalFeatures
         """
         i, j = pairs(numbers, self.lag)
         if len(i) < FEWEST_PAIRS:
