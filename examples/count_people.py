@@ -42,7 +42,7 @@ def main() -> None:
     planted = set((wrong + 1).tolist())
     named = set(found.counted.doubted.tolist())
     print(f"{len(planted & named)} of {len(planted)} wrong counts found,", end=" ")
-    print(f"{len(named - planted)} others doubted")
+    print(f"{len(named - planted)} others flagged")
     rest = np.setdiff1d(np.arange(400), counted)
     error = np.abs(found.counted.columns["count"] - clip.counts[:400])[rest].mean()
     constant = np.abs(clip.counts[:400] - np.median(given[counted]))[rest].mean()

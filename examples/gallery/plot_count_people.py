@@ -4,7 +4,7 @@ Count people on a camera that never was
 
 A synthetic plaza has 300 frames. Somebody counted the people in 50 of them and got five wrong.
 From these counts and all frames come a count with an interval for every frame, and the list of
-the counts not to believe. Needs the extra ``crowd``.
+the flagged counts. Needs the extra ``crowd``.
 """
 
 # %%
@@ -44,8 +44,8 @@ with tempfile.TemporaryDirectory() as name:
         csv.writer(file).writerows([("frame", "count"), *rows])
     found = train(folder / "frames", folder / "counts.csv").counted
 
-print("counts not believed, worst first:", found.doubted.tolist())
-print("wrong counts:                    ", (wrong + 1).tolist())
+print("flagged counts, worst first:", found.doubted.tolist())
+print("wrong counts:               ", (wrong + 1).tolist())
 columns = found.columns
 rest = np.setdiff1d(np.arange(len(clip)), counted)
 error = np.abs(columns["count"] - clip.counts)[rest].mean()
@@ -70,10 +70,10 @@ ax, time = panels["time"], np.arange(1, len(clip) + 1)
 ax.fill_between(time, columns["lower"], columns["upper"], color="#2166ac", alpha=0.2, lw=0)
 ax.plot(time, clip.counts, color="0.6", lw=3, label="truth")
 ax.plot(time, columns["count"], color="#2166ac", lw=1.3, label="estimate, with 90 % interval")
-doubted = found.doubted - 1
-believed = np.setdiff1d(counted, doubted)
-ax.plot(believed + 1, given[believed], "o", ms=4, color="#1b7837", label="counted by hand")
-ax.plot(doubted + 1, given[doubted], "x", ms=8, mew=2, color="#b35806", label="not believed")
+flagged = found.doubted - 1
+kept = np.setdiff1d(counted, flagged)
+ax.plot(kept + 1, given[kept], "o", ms=4, color="#1b7837", label="counted by hand")
+ax.plot(flagged + 1, given[flagged], "x", ms=8, mew=2, color="#b35806", label="flagged")
 ax.set(xlabel="frame", ylabel="people", xlim=(1, len(clip)), ylim=(0, None))
 ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
 plt.show()

@@ -12,7 +12,7 @@ from activehuber.report.markup import Axis, format_number
 from activehuber.report.page import (
     MAX_KEPT_MARKS,
     MAX_LINES,
-    MAX_REMOVED_MARKS,
+    MAX_FLAGGED_MARKS,
     LabelLine,
     Neighbour,
     PathSummary,
@@ -42,18 +42,18 @@ def a_line(row, given=50.0, fitted=21.3, residual=7.2, verdict="kept", **changes
     return LabelLine(**(values | changes))
 
 
-def a_report(n=40, n_removed=3, n_lines=None, **changes):
-    """A report on n labels of which the first n_removed are not believed."""
+def a_report(n=40, n_flagged=3, n_lines=None, **changes):
+    """A report on n labels of which the first n_flagged are flagged."""
     rng = np.random.default_rng(0)
     fitted = 20 + 5 * rng.normal(size=n)
     residual = rng.normal(size=n)
-    removed = np.arange(n) < n_removed
+    removed = np.arange(n) < n_flagged
     residual[removed] += 10
     given = fitted + 2 * residual
     rows = np.arange(1, n + 1).astype(str)
     shown = n if n_lines is None else n_lines
     lines = tuple(
-        a_line(*cells, verdict="not believed" if gone else "kept", quality=0.1 + k / (2 * n))
+        a_line(*cells, verdict="flagged" if gone else "kept", quality=0.1 + k / (2 * n))
         for k, (*cells, gone) in enumerate(
             zip(
                 rows[:shown],
@@ -73,7 +73,7 @@ def a_report(n=40, n_removed=3, n_lines=None, **changes):
         "n_rows": n + 5,
         "n_labelled": n,
         "n_unlabelled": 5,
-        "n_removed": n_removed,
+        "n_flagged": n_flagged,
         "scale": 2.0,
         "lines": lines,
         "points": Points(rows, given, fitted, residual, removed, 3.5),
@@ -96,7 +96,7 @@ def a_class_report(names=("cat", "dog"), given=(0, 0, 1, 1), fitted=(0, 1, 1, 1)
     return a_report(
         kind="classification",
         n_labelled=len(given),
-        n_removed=int(wrong.sum()),
+        n_flagged=int(wrong.sum()),
         lines=lines,
         points=Points(rows, given, fitted, wrong * 4.0, wrong, 1.0, tuple(names)),
         path=None,
@@ -120,18 +120,18 @@ def dots(page, figure):
 
 
 @pytest.mark.parametrize(
-    ("n", "n_removed", "headline"),
+    ("n", "n_flagged", "headline"),
     [
-        (442, 23, "23 of 442 labels are not believed"),
-        (40, 1, "1 of 40 labels is not believed"),
-        (1, 1, "1 of 1 label is not believed"),
-        (12_000, 0, "All 12,000 labels are believed"),
-        (1, 0, "The only label is believed"),
+        (442, 23, "23 of 442 labels are flagged"),
+        (40, 1, "1 of 40 labels is flagged"),
+        (1, 1, "1 of 1 label is flagged"),
+        (12_000, 0, "None of the 12,000 labels is flagged"),
+        (1, 0, "The only label is not flagged"),
         (0, 0, "There are no labels"),
     ],
 )
-def test_headline(n, n_removed, headline):
-    page = render(a_report(n, n_removed, n_lines=min(n, 10)))
+def test_headline(n, n_flagged, headline):
+    page = render(a_report(n, n_flagged, n_lines=min(n, 10)))
     assert f"<h1>{headline}" in page
     assert f"<title>{headline} – prices.csv</title>" in page
 
@@ -167,7 +167,7 @@ def nasty_report():
     line = a_line(
         NASTY,
         reason=f"{NASTY} \u2028 & {SCRIPT}",
-        verdict="not believed",
+        verdict="flagged",
         neighbours=(Neighbour(NASTY, NASTY, 0.5),),
     )
     points = Points(
@@ -245,8 +245,8 @@ def test_twenty_thousand_labels():
 def test_a_million_labels():
     page = render(a_report(1_000_000, 60_000, n_lines=2_500))
     assert len(page.encode()) < LIMIT
-    assert crosses(page, "fit") == MAX_REMOVED_MARKS
-    assert "800 of 60,000 that are not believed." in page
+    assert crosses(page, "fit") == MAX_FLAGGED_MARKS
+    assert "800 of 60,000 that are flagged." in page
 
 
 def test_long_texts_do_not_make_a_large_page():
@@ -328,7 +328,7 @@ def test_classes_are_counted():
         " ".join(Outline(cell).text).split()
         for cell in re.findall(r"<td[^>]*>(.*?)</td>", table, re.DOTALL)
     ]
-    assert cells == [["1"], ["1", "✕", "not", "believed:", "1"], ["0"], ["2"]]
+    assert cells == [["1"], ["1", "✕", "flagged:", "1"], ["0"], ["2"]]
     assert 'class="labels classification without-lower without-left_at"' in page
 
 
@@ -356,7 +356,7 @@ def test_verdicts_can_be_chosen_with_their_counts():
     lines = (*a_report(40, 3).lines, a_line("x", verdict="trusted"))
     page = render(a_report(lines=lines))
     options = re.findall(r"<option[^>]*>([^<]*)</option>", page)
-    assert options == ["All", "Not believed (3)", "Kept (37)", "Trusted (1)"]
+    assert options == ["All", "Flagged (3)", "Kept (37)", "Trusted (1)"]
 
 
 def test_numbers_of_a_column_share_their_decimals():

@@ -1,4 +1,4 @@
-"""A table with doubtful labels -> a model of it -> which labels not to believe, and why.
+"""A table with doubtful labels -> a model of it -> which labels are flagged, and why.
 
 inputs -> choice -> verdicts, similar, threshold_path, reasons -> evidence -> summary
 -> outputs -> table, parquet

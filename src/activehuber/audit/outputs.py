@@ -158,7 +158,7 @@ def page_of(
         given=judged.given,
         fitted=judged.fitted,
         residual=judged.residual,
-        removed=judged.removed,
+        flagged=judged.flagged,
         threshold=float(band),
         classes=judged.classes,
     )
@@ -169,7 +169,7 @@ def page_of(
         n_rows=summary.n_rows,
         n_labelled=summary.n_labelled,
         n_unlabelled=summary.n_unlabelled,
-        n_removed=summary.n_not_believed,
+        n_flagged=summary.n_flagged,
         scale=summary.scale,
         lines=_label_lines(evidence, names),
         points=points,

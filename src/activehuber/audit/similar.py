@@ -57,7 +57,7 @@ def similar_rows(
 ) -> Similar:
     """For the worst labels the labels in use most similar to them; `order` is worst first."""
     wanted = order[:MOST_EXPLAINED]
-    pool = np.flatnonzero(~judged.removed)
+    pool = np.flatnonzero(~judged.flagged)
     notes: tuple[str, ...] = ()
     if len(pool) > MOST_COMPARED:
         rng = np.random.default_rng(options.random_state)

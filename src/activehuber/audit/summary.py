@@ -33,7 +33,7 @@ class Summary:
     ----------
     kind : {"regression", "classification"}
     target : str
-    n_rows, n_labelled, n_unlabelled, n_not_believed, n_trusted : int
+    n_rows, n_labelled, n_unlabelled, n_flagged, n_trusted : int
     n_features : int
         Numbers a row after the features were made.
     scale : float or None
@@ -67,7 +67,7 @@ class Summary:
     n_rows: int
     n_labelled: int
     n_unlabelled: int
-    n_not_believed: int
+    n_flagged: int
     n_trusted: int
     n_features: int
     scale: float | None
@@ -96,7 +96,7 @@ def summarise(
         n_rows=n_rows,
         n_labelled=len(judged.rows),
         n_unlabelled=n_rows - len(judged.rows),
-        n_not_believed=int(np.count_nonzero(judged.removed)),
+        n_flagged=int(np.count_nonzero(judged.flagged)),
         n_trusted=int(np.count_nonzero(judged.trusted)),
         n_features=len(features.source_),
         scale=scale,
@@ -112,8 +112,8 @@ def summarise(
 
 
 def _explained(judged: Verdicts) -> float:
-    """How well the other rows foretell the kept labels: R², or agreement for classes."""
-    kept = ~judged.removed
+    """How well the kept labels are predicted from the other rows: R², or agreement for classes."""
+    kept = ~judged.flagged
     if judged.classes:
         return (
             float(np.mean(judged.given[kept] == judged.expected[kept])) if kept.any() else 0.0
@@ -154,7 +154,7 @@ def _findings(
         share = max(0.0, explained)
         out.append(f"The other rows explain {share:.0%} of the variance of the labels kept.")
         out.append(f"A right label is off by about {rough(scale or 0.0)} (σ̂).")
-        kept = ~judged.removed
+        kept = ~judged.flagged
         # A label pulls the fit towards itself: it is asked of the fit without it.
         left_out = np.abs(choice.regressor.loo_residuals_[judged.rows])
         inside = left_out <= judged.half
@@ -184,7 +184,7 @@ def _on_approximation(regressor: HLRegressor) -> list[str]:
     words = {
         "nystrom": f"the {'kernels' if many else 'kernel'} at {approximation.n_components:,} "
         f"rows drawn at random {stand} for all rows",
-        "fourier": f"{basis.width:,} random waves stand for the kernel",
+        "fourier": f"{basis.width:,} random Fourier features stand for the kernel",
         "linear": "the features themselves stand for the kernel",
     }
     return [f"Approximated ({approximation.kind}): {words[approximation.kind]}."]

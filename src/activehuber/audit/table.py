@@ -56,7 +56,7 @@ class Audit:
         its row, in which a label that was kept has its own say), `lower` and `upper` (the
         interval around `fitted`), `residual` (leave-one-out, in units of σ̂), `left_at` (the
         threshold ξ at which it left the free set; missing if it did not down to the fit's own
-        ξ), `quality`, `verdict` ("not believed", "kept" or "trusted") and `reason`, whose
+        ξ), `quality`, `verdict` ("flagged", "kept" or "trusted") and `reason`, whose
         "expected" is what the other labels say, without the label itself.
     predictions : pandas or polars DataFrame
         One row for each without a label: id or `row`, `prediction`, `lower`, `upper`; for
@@ -76,7 +76,7 @@ class Audit:
     >>> y[7] += 5
     >>> found = audit(X, y)
     >>> int(found.labels["row"].iloc[0]), found.labels["verdict"].iloc[0]
-    (8, 'not believed')
+    (8, 'flagged')
     """
 
     labels: Any
@@ -91,7 +91,7 @@ class Audit:
         return (
             f"Audit of {shortened(self.report.title)}: {summary.n_rows:,} rows, target "
             f"{shortened(summary.target)}\n"
-            f"{summary.n_not_believed:,} of {summary.n_labelled:,} labels not believed, "
+            f"{summary.n_flagged:,} of {summary.n_labelled:,} labels flagged, "
             f"{summary.n_unlabelled:,} without a label predicted\n"
             f"worst label: {shortened(names[0])} {shortened(row)}, {verdict}: "
             f"{shortened(reason, 200)}"
@@ -228,7 +228,7 @@ def audit(
     target: str | None = None,
     data_hash: str | None = None,
 ) -> Audit:
-    """Find the labels of a table not to believe, and predict the missing ones.
+    """Flag the doubtful labels of a table, and predict the missing ones.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ def audit(
     >>> table = spoilt.frame.drop(columns=["patient", "progression"])
     >>> found = audit(table, spoilt.frame["progression"], ids=spoilt.frame["patient"])
     >>> found.labels["verdict"].iloc[0]
-    'not believed'
+    'flagged'
     >>> len(found.predictions) == int(spoilt.frame["progression"].isna().sum())
     True
     """

@@ -1,4 +1,4 @@
-"""What a fit says of every label: expected or not, believed or not, worst first.
+"""What a fit says of every label: expected or not, flagged or kept, worst first.
 
 a fitted model, labels -> residual, quality and verdict a label -> their order
 """
@@ -17,7 +17,7 @@ from activehuber.data.tables import plain_text
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.intervals import half_width
 
-NOT_BELIEVED, KEPT, TRUSTED = "not believed", "kept", "trusted"
+FLAGGED, KEPT, TRUSTED = "flagged", "kept", "trusted"
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Verdicts:
     half: float
     residual: Vector
     quality: Vector
-    removed: Mask
+    flagged: Mask
     trusted: Mask
     classes: tuple[str, ...]
 
     @property
     def verdicts(self) -> np.ndarray:
         """The words, shape (l,), object: every label points to one of three."""
-        words = np.array([KEPT, NOT_BELIEVED, TRUSTED], dtype=object)
-        return words[np.where(self.trusted, 2, self.removed.astype(int))]
+        words = np.array([KEPT, FLAGGED, TRUSTED], dtype=object)
+        return words[np.where(self.trusted, 2, self.flagged.astype(int))]
 
     @property
     def lower(self) -> Vector:
@@ -70,14 +70,14 @@ def judge(
     shared = {
         "rows": rows,
         "quality": np.asarray(model.label_quality_, dtype=np.float64)[rows],
-        "removed": np.asarray(model.removed_)[rows],
+        "flagged": np.asarray(model.removed_)[rows],
         "trusted": trusted[rows],
     }
     if labels.classify:
         return _judge_classes(model, labels, rows, shared)
     given = labels.values[rows].astype(np.float64)
     left_out = np.asarray(model.loo_residuals_)[rows]
-    used = ~shared["removed"]
+    used = ~shared["flagged"]
     weights = model.result_.data.weights[rows[used]]
     return Verdicts(
         given=given,

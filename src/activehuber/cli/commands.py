@@ -34,7 +34,7 @@ FILES = ("labels.csv", "predictions.csv", "report.html", "model.skops")
 # labels.csv holds what a person needs; the page has the rest.
 NOT_IN_CSV = ("residual", "left_at")
 SHOWN = 10
-# Labels not believed that --json lists, worst first; n_not_believed has their number.
+# Flagged labels that --json lists, worst first; n_flagged has their number.
 MOST_IN_JSON = 20_000
 # Characters of one line of the terminal.
 LONGEST = 500
@@ -43,7 +43,7 @@ SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"
 
 app = typer.Typer(
     name="activehuber",
-    help="Find the labels of a table not to believe, and predict the missing ones.",
+    help="Flag the doubtful labels of a table, and predict the missing ones.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -150,7 +150,7 @@ def _root(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Find the labels of a table not to believe, and predict the missing ones."""
+    """Flag the doubtful labels of a table, and predict the missing ones."""
 
 
 def _check_not_inputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:
@@ -223,7 +223,7 @@ def audit_command(
         Path, typer.Option("-o", "--output", help="Folder for the files.")
     ] = Path("out"),
 ) -> None:
-    """Find the labels not to believe; write labels, predictions, a page and the model."""
+    """Flag the doubtful labels; write labels, predictions, a page and the model."""
     started = time.perf_counter()
     _check_engine(engine, scheduler)
     asked = _Asked(
@@ -573,11 +573,11 @@ def _as_json(found: Audit, output: Path, spent: _Spent) -> dict[str, Any]:
     summary = plain(asdict(found.summary))
     summary["settings"] = dict(summary["settings"])
     files = {Path(name).stem: str(output / name) for name in FILES}
-    labels = found.labels[found.labels["verdict"] == "not believed"].head(MOST_IN_JSON)
+    labels = found.labels[found.labels["verdict"] == "flagged"].head(MOST_IN_JSON)
     shown = [name for name in labels.columns if name not in NOT_IN_CSV]
     return {
         **summary,
-        "not_believed": [
+        "flagged": [
             plain(dict(zip(shown, row, strict=True)))
             for row in labels[shown].itertuples(index=False)
         ],
@@ -598,19 +598,19 @@ def _show(found: Audit, path: Path, output: Path, spent: _Spent) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=120)
-    bad = summary.n_not_believed
+    bad = summary.n_flagged
     headline = Text.assemble(
         ("\n" + _one_line(path.name), "bold"),
         f" · {_one_line(summary.target)} · ",
         (
-            f"{bad:,} of {_count(summary.n_labelled, 'label')} not believed",
+            f"{bad:,} of {_count(summary.n_labelled, 'label')} flagged",
             "bold red" * (bad > 0),
         ),
         f" · {summary.n_trusted:,} trusted" * (summary.n_trusted > 0),
         f" · {_count(summary.n_unlabelled, 'prediction')}\n",
     )
     console.print(headline)
-    worst = found.labels[found.labels["verdict"] == "not believed"].head(SHOWN)
+    worst = found.labels[found.labels["verdict"] == "flagged"].head(SHOWN)
     if len(worst):
         grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
         name = str(found.labels.columns[0])
@@ -678,7 +678,7 @@ def crowd_train_command(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
 ) -> None:
-    """Learn to count; write the model, all counts, those not to believe, and a page."""
+    """Learn to count; write the model, all counts, the flagged ones, and a page."""
     started = time.perf_counter()
     with _progress(quiet=False) as tell:
         tell(0.0, "starting")

@@ -368,7 +368,7 @@ class ThresholdPathDisplay:
 
 
 class LabelQualityDisplay:
-    """Each label beside what the other labels say of it, and how far it is believed.
+    """Each label beside what the other labels say of it, and its quality.
 
     Parameters
     ----------
@@ -508,4 +508,4 @@ class LabelQualityDisplay:
         ax.set_ylim(bottom=0)
         ax.set_xlabel("label quality (removed below ½)")
         ax.set_ylabel("labels")
-        ax.set_title("how far labels are believed")
+        ax.set_title("quality of the labels")

@@ -44,7 +44,7 @@ from activehuber.report.markup import (
 MAX_LINES = 2_000
 MAX_LINES_BYTES = 1_000_000
 MAX_KEPT_MARKS = 3_000
-MAX_REMOVED_MARKS = 800
+MAX_FLAGGED_MARKS = 800
 MAX_PATH_POINTS = 1_000
 MAX_NEIGHBOURS = 10
 MAX_CLASSES = 12
@@ -55,8 +55,7 @@ STATIC_LINES = 50
 # Columns whose numbers are typically as large as this are written with powers of ten.
 LONGEST_TYPICAL = 10_000_000
 
-VERDICTS = ("not believed", "kept", "trusted")
-VERDICT_CLASS = {"not believed": "removed", "kept": "kept", "trusted": "trusted"}
+VERDICTS = ("flagged", "kept", "trusted")
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class LabelLine:
         Threshold at which the label left the free set; None: never within the path.
     quality : float
         In [0, 1], low is bad.
-    verdict : {"not believed", "kept", "trusted"}
+    verdict : {"flagged", "kept", "trusted"}
     reason : str
         A sentence.
     neighbours : tuple of Neighbour
@@ -128,8 +127,7 @@ class Points:
         For classes: their numbers, counted from 0 along `classes`.
     residual : ndarray of shape (n_labelled,)
         Leave-one-out residuals in units of σ̂.
-    removed : ndarray of shape (n_labelled,), bool
-        Labels that are not believed.
+    flagged : ndarray of shape (n_labelled,), bool
     threshold : float
         ξ in the unit of `residual`: the band of the picture. NaN or inf: no band.
     classes : tuple of str
@@ -140,12 +138,12 @@ class Points:
     given: Vector
     fitted: Vector
     residual: Vector
-    removed: Mask
+    flagged: Mask
     threshold: float
     classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        columns = (self.row, self.given, self.fitted, self.residual, self.removed)
+        columns = (self.row, self.given, self.fitted, self.residual, self.flagged)
         lengths = {len(column) for column in columns}
         if len(lengths) != 1:
             raise ValueError(f"the arrays of Points must be of one length, got {lengths}")
@@ -181,7 +179,7 @@ class Report:
     target : str
         Name of the column with the labels.
     kind : {"regression", "classification"}
-    n_rows, n_labelled, n_unlabelled, n_removed : int
+    n_rows, n_labelled, n_unlabelled, n_flagged : int
     scale : float or None
         σ̂ in units of the target.
     lines : tuple of LabelLine
@@ -202,7 +200,7 @@ class Report:
     n_rows: int
     n_labelled: int
     n_unlabelled: int
-    n_removed: int
+    n_flagged: int
     scale: float | None
     lines: tuple[LabelLine, ...]
     points: Points
@@ -234,7 +232,7 @@ def render(report: Report) -> str:
     style, script = resource("common.css", "report.css"), resource("theme.js", "report.js")
     shown = _fitting_lines(report.lines)
     digits = _digits_of(report)
-    headline = _headline(report.n_removed, report.n_labelled)
+    headline = _headline(report.n_flagged, report.n_labelled)
     return Template(resource("report.html")).substitute(
         policy=policy(style, script),
         page_title=html_text(f"{headline} – {report.title}"),
@@ -260,14 +258,14 @@ def render(report: Report) -> str:
 # --- text -----------------------------------------------------------------------------------
 
 
-def _headline(n_removed: int, n_labelled: int) -> str:
-    if n_labelled < 2 and not n_removed:
-        return "The only label is believed" if n_labelled else "There are no labels"
-    if not n_removed:
-        return f"All {n_labelled:,} labels are believed"
+def _headline(n_flagged: int, n_labelled: int) -> str:
+    if n_labelled < 2 and not n_flagged:
+        return "The only label is not flagged" if n_labelled else "There are no labels"
+    if not n_flagged:
+        return f"None of the {n_labelled:,} labels is flagged"
     labels = "label" if n_labelled == 1 else "labels"
-    are = "is" if n_removed == 1 else "are"
-    return f"{n_removed:,} of {n_labelled:,} {labels} {are} not believed"
+    are = "is" if n_flagged == 1 else "are"
+    return f"{n_flagged:,} of {n_labelled:,} {labels} {are} flagged"
 
 
 def _table_note(n_shown: int, n_labelled: int) -> str:
@@ -349,12 +347,12 @@ def _value(value: float | str | None, decimals: int) -> str:
 
 def _figures(report: Report, digits: Digits) -> str:
     """The numbers of the summary."""
-    share = report.n_removed / report.n_labelled if report.n_labelled else 0.0
+    share = report.n_flagged / report.n_labelled if report.n_labelled else 0.0
     pairs = [
         ("Rows", f"{report.n_rows:,}"),
         ("With a label", f"{report.n_labelled:,}"),
         ("Without one", f"{report.n_unlabelled:,}"),
-        ("Not believed", f"{100 * share:.1f} %"),
+        ("Flagged", f"{100 * share:.1f} %"),
     ]
     if report.scale is not None and math.isfinite(report.scale):
         # Three digits: it is an estimate.
@@ -430,7 +428,6 @@ def _payload(shown: Sequence[LabelLine], digits: Digits) -> dict[str, object]:
     return {
         "columns": COLUMNS,
         "digits": asdict(digits),
-        "verdictClass": VERDICT_CLASS,
         "lines": [_record(line) for line in shown],
     }
 
@@ -467,10 +464,8 @@ def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
         ("number wide left-at", format_number(left_at, digits.threshold)),
         ("number wide", format_number(quality, 3)),
     ]
-    verdict = (
-        f'<td class="verdict {VERDICT_CLASS.get(line.verdict, "kept")}">'
-        f"<span>{html_text(line.verdict)}</span></td>"
-    )
+    word = html_text(line.verdict)
+    verdict = f'<td class="verdict {word}"><span>{word}</span></td>'
     body = "".join(f'<td class="{name}">{text}</td>' for name, text in cells)
     reason = f'<tr class="detail"><td colspan="9">{html_text(line.reason, 200)}</td></tr>'
     return f'<tr class="line">{body}{verdict}</tr>{reason}'
@@ -480,7 +475,7 @@ def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
 
 
 def _sample(points: Points, drawable: Mask) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the kept and of the removed labels to draw, each in the order of rows.
+    """Indices of the kept and of the flagged labels to draw, each in the order of rows.
 
     Those farthest out are always there; of the others a sample that is the same in each run.
     """
@@ -493,28 +488,26 @@ def _sample(points: Points, drawable: Mask) -> tuple[np.ndarray, np.ndarray]:
         rest = rng.choice(far[most // 10 :], most - most // 10, replace=False)
         return np.sort(index[np.concatenate([far[: most // 10], rest])])
 
-    removed = np.asarray(points.removed, dtype=bool)
+    flagged = np.asarray(points.flagged, dtype=bool)
     return (
-        thin(np.flatnonzero(drawable & ~removed), MAX_KEPT_MARKS),
-        thin(np.flatnonzero(drawable & removed), MAX_REMOVED_MARKS),
+        thin(np.flatnonzero(drawable & ~flagged), MAX_KEPT_MARKS),
+        thin(np.flatnonzero(drawable & flagged), MAX_FLAGGED_MARKS),
     )
 
 
-LEGEND = (
-    '<ul class="legend"><li class="kept">kept</li><li class="removed">not believed</li></ul>'
-)
+LEGEND = '<ul class="legend"><li class="kept">kept</li><li class="removed">flagged</li></ul>'
 
 
-def _drawn(kept: np.ndarray, removed: np.ndarray, points: Points, outside: int) -> str:
+def _drawn(kept: np.ndarray, flagged: np.ndarray, points: Points, outside: int) -> str:
     """Which of the labels the picture holds, if not all."""
-    n_removed = int(np.sum(points.removed))
-    n_kept = len(points.removed) - n_removed
+    n_flagged = int(np.sum(points.flagged))
+    n_kept = len(points.flagged) - n_flagged
     told = ""
     if len(kept) < n_kept:
         told += f" {len(kept):,} of {n_kept:,} kept labels are drawn"
-        told += " and" if len(removed) < n_removed else "."
-    if len(removed) < n_removed:
-        told += f" {len(removed):,} of {n_removed:,} that are not believed."
+        told += " and" if len(flagged) < n_flagged else "."
+    if len(flagged) < n_flagged:
+        told += f" {len(flagged):,} of {n_flagged:,} that are flagged."
     if outside:
         lie, them = ("lies", "it is") if outside == 1 else ("lie", "they are")
         told += f" {outside:,} {lie} farther out; {them} drawn at the edge."
@@ -530,10 +523,10 @@ def _scatter(
     hint: Callable[[int], str],
 ) -> tuple[str, tuple[Axis, Axis], str]:
     """Marks, axes, and a sentence on what is not drawn."""
-    kept, removed = _sample(points, np.isfinite(x) & np.isfinite(y))
-    believed = ~np.asarray(points.removed, dtype=bool)
-    x_axis, y_axis = axis_for(x, x[believed]), axis_for(y, y[believed], include_y)
-    drawn = np.concatenate([kept, removed])
+    kept, flagged = _sample(points, np.isfinite(x) & np.isfinite(y))
+    others = ~np.asarray(points.flagged, dtype=bool)
+    x_axis, y_axis = axis_for(x, x[others]), axis_for(y, y[others], include_y)
+    drawn = np.concatenate([kept, flagged])
     beyond = [
         (values[drawn] < axis.low) | (values[drawn] > axis.high)
         for values, axis in ((x, x_axis), (y, y_axis))
@@ -542,10 +535,10 @@ def _scatter(
     crosses = "".join(
         cross(a, b, lines.get(str(points.row[i])), hint(i))
         for i, a, b in zip(
-            removed, x_axis.place(x[removed]), y_axis.place(y[removed]), strict=True
+            flagged, x_axis.place(x[flagged]), y_axis.place(y[flagged]), strict=True
         )
     )
-    told = _drawn(kept, removed, points, int(np.sum(beyond[0] | beyond[1])))
+    told = _drawn(kept, flagged, points, int(np.sum(beyond[0] | beyond[1])))
     return marks + f'<g class="crosses">{crosses}</g>', (x_axis, y_axis), told
 
 
@@ -670,7 +663,7 @@ def _path_plot(path: PathSummary, digits: Digits) -> str:
 
 
 def _class_table(points: Points) -> str:
-    """Given against fitted classes: counts, and how many of them are not believed."""
+    """Given against fitted classes: counts, and how many of them are flagged."""
     usable = np.isfinite(points.given) & np.isfinite(points.fitted)
     given, fitted = (np.asarray(v)[usable].astype(int) for v in (points.given, points.fitted))
     n = len(points.classes)
@@ -687,12 +680,12 @@ def _class_table(points: Points) -> str:
     size = len(names)
     cell = place[given] * size + place[fitted]
     counts = np.bincount(cell, minlength=size**2).reshape(size, size)
-    doubted = np.asarray(points.removed, dtype=bool)[usable]
-    removed = np.bincount(cell[doubted], minlength=size**2).reshape(size, size)
+    is_flagged = np.asarray(points.flagged, dtype=bool)[usable]
+    flagged = np.bincount(cell[is_flagged], minlength=size**2).reshape(size, size)
     heads = "".join(f'<th scope="col">{name}</th>' for name in names)
     rows = "".join(
         f'<tr><th scope="row">{name}</th>'
-        + "".join(_class_cell(counts[i], removed[i], i, j) for j in range(size))
+        + "".join(_class_cell(counts[i], flagged[i], i, j) for j in range(size))
         + "</tr>"
         for i, name in enumerate(names)
     )
@@ -702,19 +695,19 @@ def _class_table(points: Points) -> str:
 <table class="classes"><thead><tr><th scope="col">Given ↓ fitted →</th>{heads}</tr></thead>
 <tbody>{rows}</tbody></table></div>
 <figcaption>Labels by the class given and the class fitted; the stronger the shade, the larger
-the share of the row. <span class="mark">✕</span> counts those that are not
-believed.</figcaption>
+the share of the row. <span class="mark">✕</span> counts those that are
+flagged.</figcaption>
 </figure>
 """
 
 
-def _class_cell(counts: np.ndarray, removed: np.ndarray, i: int, j: int) -> str:
+def _class_cell(counts: np.ndarray, flagged: np.ndarray, i: int, j: int) -> str:
     heat = math.ceil(5 * counts[j] / max(int(counts.sum()), 1))
     same = " same" if i == j else ""
     doubt = (
         f' <span class="mark"><span aria-hidden="true">✕</span>'
-        f'<span class="unseen">not believed: </span>{removed[j]:,}</span>'
-        if removed[j]
+        f'<span class="unseen">flagged: </span>{flagged[j]:,}</span>'
+        if flagged[j]
         else ""
     )
     return f'<td class="heat-{heat}{same}">{counts[j]:,}{doubt}</td>'
