@@ -35,7 +35,7 @@ def main() -> int:
     print(f"\nThe truth: {len(planted)} labels had been corrupted.")
     print(f"  {len(planted & first)} of them are among the first {len(planted)} rows")
     print(f"  {len(planted & flagged)} of them are flagged")
-    print(f"  {len(flagged - planted)} right labels are flagged too")
+    print(f"  {len(flagged - planted)} right labels are flagged")
     print(f"\nOpen {out / 'report.html'} in a browser.")
     return 0
 

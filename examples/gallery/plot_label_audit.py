@@ -43,9 +43,9 @@ for patient, reason in labels[["patient", "reason"]].head(3).itertuples(index=Fa
 # %%
 # The labels beside what was expected of them
 # -------------------------------------------
-# We know which labels had been corrupted, and colour them by the kind of mistake. Beyond ±400 the
-# scale is logarithmic, since a zero too much is far away from everything else. The minus sign
-# that was missed stands before a small number: the label is no further off than some right
+# We know which labels had been corrupted, and colour them by the kind of mistake. Beyond ±400
+# the scale is logarithmic, since a zero too much is far away from everything else. The minus
+# sign that was missed stands before a small number: the label is no further off than some right
 # ones.
 
 kinds = dict(zip(table.index, corrupted.kinds, strict=True))

@@ -10,9 +10,9 @@ import pytest
 from activehuber.report import markup
 from activehuber.report.markup import Axis, format_number
 from activehuber.report.page import (
+    MAX_FLAGGED_MARKS,
     MAX_KEPT_MARKS,
     MAX_LINES,
-    MAX_FLAGGED_MARKS,
     LabelLine,
     Neighbour,
     PathSummary,

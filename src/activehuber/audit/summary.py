@@ -112,7 +112,7 @@ def summarise(
 
 
 def _explained(judged: Verdicts) -> float:
-    """How well the kept labels are predicted from the other rows: R², or agreement for classes."""
+    """How well the other rows predict the kept labels: R², or agreement for classes."""
     kept = ~judged.flagged
     if judged.classes:
         return (
