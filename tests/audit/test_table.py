@@ -237,7 +237,7 @@ def test_classes(rng, n_classes):
     assert worst["given"] == y[4] and worst["fitted"] == names[own[4]]
     assert worst["reason"].startswith(f"given {y[4]}, expected {names[own[4]]}; 5 of the 5")
     assert found.predictions["prediction"].tolist() == names[own[80:]].tolist()
-    assert found.report.kind == "classification"
+    assert found.report.summary.kind == "classification"
     assert set(found.predictions.columns) == {
         "row",
         "prediction",
@@ -287,19 +287,21 @@ def test_files(found, tmp_path):
 
 def test_report_counts(found):
     report = found.report
-    assert (report.n_rows, report.n_labelled, report.n_unlabelled) == (120, 100, 20)
-    assert report.n_flagged == (found.labels["verdict"] == "flagged").sum()
+    summary = report.summary
+    assert summary is found.summary
+    assert (summary.n_rows, summary.n_labelled, summary.n_unlabelled) == (120, 100, 20)
+    assert summary.n_flagged == (found.labels["verdict"] == "flagged").sum()
     assert report.path.free[0] <= 100 and len(report.points.row) == 100
-    assert dict(report.settings)["data SHA-256"]
+    assert dict(summary.settings)["data SHA-256"]
 
 
 def test_the_same_table_has_the_same_hash_and_order(table):
     first, second = (audit(*table, estimator=Quick()) for _ in range(2))
-    assert dict(first.report.settings) == dict(second.report.settings)
+    assert dict(first.summary.settings) == dict(second.summary.settings)
     changed = table[0].assign(size=table[0]["size"] + 1e-9)
     third = audit(changed, table[1], estimator=Quick())
     key = "data SHA-256"
-    assert dict(third.report.settings)[key] != dict(first.report.settings)[key]
+    assert dict(third.summary.settings)[key] != dict(first.summary.settings)[key]
 
 
 def test_warnings_of_the_fit_are_notes(rng):

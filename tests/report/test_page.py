@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from activehuber.report.page import (
     Report,
     render,
 )
+from activehuber.report.summary import Summary
 from tests.outline import NASTY, SCRIPT, Outline, check_policy
 
 LIMIT = 2_000_000
@@ -66,23 +67,37 @@ def a_report(n=40, n_flagged=3, n_lines=None, **changes):
         )
     )
     steps = tuple(np.geomspace(50, 0.05, 30).tolist())
+    names = {field.name for field in fields(Summary)} & set(changes)
+    said = {name: changes.pop(name) for name in names}
     values = {
         "title": "prices.csv",
-        "target": "price",
+        "summary": a_summary(n, n_flagged, **said),
+        "lines": lines,
+        "points": Points(rows, given, fitted, residual, removed, 3.5),
+        "path": PathSummary(steps, tuple(range(30, 0, -1)), 7.0),
+    }
+    return Report(**(values | changes))
+
+
+def a_summary(n=40, n_flagged=3, **changes):
+    values = {
         "kind": "regression",
+        "target": "price",
         "n_rows": n + 5,
         "n_labelled": n,
         "n_unlabelled": 5,
         "n_flagged": n_flagged,
+        "n_trusted": 0,
+        "n_features": 10,
         "scale": 2.0,
-        "lines": lines,
-        "points": Points(rows, given, fitted, residual, removed, 3.5),
-        "path": PathSummary(steps, tuple(range(30, 0, -1)), 7.0),
+        "threshold": 7.0,
+        "explained": 0.5,
+        "parameters": {},
         "findings": ("ξ was learnt from the labels.",),
         "notes": ("10 columns were scaled.",),
         "settings": (("seed", "0"), ("data hash", "ab" * 32)),
     }
-    return Report(**(values | changes))
+    return Summary(**(values | changes))
 
 
 def a_class_report(names=("cat", "dog"), given=(0, 0, 1, 1), fitted=(0, 1, 1, 1)):
@@ -97,10 +112,10 @@ def a_class_report(names=("cat", "dog"), given=(0, 0, 1, 1), fitted=(0, 1, 1, 1)
         kind="classification",
         n_labelled=len(given),
         n_flagged=int(wrong.sum()),
+        scale=None,
         lines=lines,
         points=Points(rows, given, fitted, wrong * 4.0, wrong, 1.0, tuple(names)),
         path=None,
-        scale=None,
     )
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from html import escape
-from string import Template
 from typing import Any
 
 import numpy as np
@@ -28,17 +27,18 @@ from activehuber.report.markup import (
     axis_for,
     cross,
     dots,
+    fill_page,
     format_number,
     html_text,
+    named_values,
     percent,
     plain_text,
     plot,
-    policy,
-    resource,
     section,
     sentence_list,
     settings_list,
 )
+from activehuber.report.summary import Summary
 
 # What keeps the page below 2 MB, whatever the table holds.
 MAX_LINES = 2_000
@@ -88,11 +88,11 @@ class LabelLine:
     given, fitted : float or str
         str: the name of a class.
     lower, upper : float or None
-        Ends of the interval around `fitted`; None for classes.
+        Ends of the interval around `fitted`; None or NaN for classes.
     residual : float
         Leave-one-out residual in units of σ̂.
     left_at : float or None
-        Threshold at which the label left the free set; None: never within the path.
+        Threshold at which the label left the free set; None or NaN: never within the path.
     quality : float
         In [0, 1], low is bad.
     verdict : {"flagged", "kept", "trusted"}
@@ -149,22 +149,22 @@ class Points:
             raise ValueError(f"the arrays of Points must be of one length, got {lengths}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PathSummary:
     """How many labels are free at each threshold.
 
     Attributes
     ----------
-    thresholds : tuple of float
+    thresholds : array-like of float
         Decreasing, in units of the target.
-    free : tuple of int
+    free : array-like of int
         Free labels at each of them.
     chosen : float
         The ξ of the fit.
     """
 
-    thresholds: tuple[float, ...]
-    free: tuple[int, ...]
+    thresholds: Vector | Sequence[float]
+    free: np.ndarray | Sequence[int]
     chosen: float
 
 
@@ -176,44 +176,19 @@ class Report:
     ----------
     title : str
         For example the name of the file.
-    target : str
-        Name of the column with the labels.
-    kind : {"regression", "classification"}
-    n_rows, n_labelled, n_unlabelled, n_flagged : int
-    scale : float or None
-        σ̂ in units of the target.
+    summary : Summary
+        What it says in numbers and sentences.
     lines : tuple of LabelLine
         All labels or the worst ones, worst first.
     points : Points
     path : PathSummary or None
-    findings : tuple of str
-        Sentences for the summary: what was chosen and how sure it is.
-    notes : tuple of str
-        Sentences: what was done to the features, warnings.
-    settings : tuple of (name, value)
-        Parameters, versions, seed, hash of the data, certificate.
     """
 
     title: str
-    target: str
-    kind: str
-    n_rows: int
-    n_labelled: int
-    n_unlabelled: int
-    n_flagged: int
-    scale: float | None
+    summary: Summary
     lines: tuple[LabelLine, ...]
     points: Points
     path: PathSummary | None
-    findings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    settings: tuple[tuple[str, str], ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("regression", "classification"):
-            raise ValueError(
-                f'kind must be "regression" or "classification", got {self.kind!r}'
-            )
 
 
 def render(report: Report) -> str:
@@ -229,29 +204,23 @@ def render(report: Report) -> str:
         To be written as UTF-8. Below 2 MB: the table holds the worst 2,000 labels (fewer if
         their texts are long), and the pictures a sample of the labels that were kept.
     """
-    style, script = resource("common.css", "report.css"), resource("theme.js", "report.js")
-    shown = _fitting_lines(report.lines)
-    digits = _digits_of(report)
-    headline = _headline(report.n_flagged, report.n_labelled)
-    return Template(resource("report.html")).substitute(
-        policy=policy(style, script),
-        page_title=html_text(f"{headline} – {report.title}"),
-        style=style,
-        script=script,
+    summary, shown, digits = report.summary, _fitting_lines(report.lines), _digits_of(report)
+    return fill_page(
+        "report",
+        report.title,
+        _headline(summary.n_flagged, summary.n_labelled),
         data=_json(_payload(shown, digits)),
-        title=html_text(report.title),
-        target=html_text(report.target),
-        headline=escape(headline),
+        target=html_text(summary.target),
         figures=_figures(report, digits),
-        findings=sentence_list(report.findings),
+        findings=sentence_list(summary.findings),
         plots=_plots(report, len(shown), digits),
-        table_note=escape(_table_note(len(shown), report.n_labelled)),
+        table_note=escape(_table_note(len(shown), summary.n_labelled)),
         static_note=escape(_static_note(len(shown))),
-        table_class=_table_class(report.kind, shown),
+        table_class=_table_class(summary.kind, shown),
         verdict_options=_verdict_options([line.verdict for line in shown]),
         rows="".join(_static_row(rank, line, digits) for rank, line in _first(shown)),
-        notes=section("What was done to the table", sentence_list(report.notes)),
-        settings=section("Settings and proof", settings_list(report.settings)),
+        notes=section("What was done to the table", sentence_list(summary.notes)),
+        settings=section("Settings and proof", settings_list(summary.settings)),
     )
 
 
@@ -347,20 +316,21 @@ def _value(value: float | str | None, decimals: int) -> str:
 
 def _figures(report: Report, digits: Digits) -> str:
     """The numbers of the summary."""
-    share = report.n_flagged / report.n_labelled if report.n_labelled else 0.0
+    summary, path = report.summary, report.path
+    share = summary.n_flagged / summary.n_labelled if summary.n_labelled else 0.0
     pairs = [
-        ("Rows", f"{report.n_rows:,}"),
-        ("With a label", f"{report.n_labelled:,}"),
-        ("Without one", f"{report.n_unlabelled:,}"),
+        ("Rows", f"{summary.n_rows:,}"),
+        ("With a label", f"{summary.n_labelled:,}"),
+        ("Without one", f"{summary.n_unlabelled:,}"),
         ("Flagged", f"{100 * share:.1f} %"),
     ]
-    if report.scale is not None and math.isfinite(report.scale):
+    if summary.scale is not None and math.isfinite(summary.scale):
         # Three digits: it is an estimate.
-        scale = float(f"{report.scale:.3g}")
+        scale = float(f"{summary.scale:.3g}")
         pairs.append(("Noise σ̂", format_number(scale, max(_decimals([scale]) - 1, 0))))
-    if report.path is not None and math.isfinite(report.path.chosen):
-        pairs.append(("Threshold ξ", format_number(report.path.chosen, digits.threshold)))
-    return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in pairs)
+    if path is not None and math.isfinite(path.chosen):
+        pairs.append(("Threshold ξ", format_number(path.chosen, digits.threshold)))
+    return named_values("figures", pairs)
 
 
 # --- the table ------------------------------------------------------------------------------
@@ -379,38 +349,22 @@ def _number(value: float | None) -> float | None:
     return float(f"{value:.7g}") if value is not None and math.isfinite(value) else None
 
 
-def _cell(value: float | str | None, *, exact: bool = False) -> float | str | None:
-    if isinstance(value, str):
-        return plain_text(value)
-    if exact and value is not None and math.isfinite(value):
-        return float(value)
-    return _number(value)
+def _cell(value: float | str | None) -> float | str | None:
+    return plain_text(value) if isinstance(value, str) else _number(value)
 
 
-COLUMNS = (
-    "row", "given", "fitted", "lower", "upper", "residual", "left_at", "quality", "verdict",
-    "reason", "neighbours",
-)  # fmt: skip
+COLUMNS = tuple(column.name for column in fields(LabelLine))
 
 
 def _record(line: LabelLine) -> list[Any]:
     """A line in the order of `COLUMNS`."""
-    return [
-        plain_text(line.row),
-        _cell(line.given, exact=True),
-        _cell(line.fitted),
-        _number(line.lower),
-        _number(line.upper),
-        _number(line.residual),
-        _number(line.left_at),
-        _number(line.quality),
-        plain_text(line.verdict),
-        plain_text(line.reason, LONGEST_SENTENCE),
-        [
-            [plain_text(n.row), _cell(n.given), _number(n.similarity)]
-            for n in line.neighbours[:MAX_NEIGHBOURS]
-        ],
-    ]
+    *cells, neighbours = (getattr(line, name) for name in COLUMNS)
+    record = [_cell(value) for value in cells]
+    if not isinstance(line.given, str) and _finite(line.given):
+        record[COLUMNS.index("given")] = float(line.given)  # as it was
+    record[COLUMNS.index("reason")] = plain_text(line.reason, LONGEST_SENTENCE)
+    near = neighbours[:MAX_NEIGHBOURS]
+    return [*record, [[plain_text(n.row), _cell(n.given), _number(n.similarity)] for n in near]]
 
 
 def _fitting_lines(lines: Sequence[LabelLine]) -> Sequence[LabelLine]:
@@ -548,7 +502,7 @@ def _plots(report: Report, n_shown: int, digits: Digits) -> str:
         lines.setdefault(str(line.row), k)
     first = (
         _fit_plot(report.points, lines, digits)
-        if report.kind == "regression"
+        if report.summary.kind == "regression"
         else _class_table(report.points)
     )
     plots = first + _residual_plot(report, lines)
@@ -586,7 +540,7 @@ def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
 def _residual_plot(report: Report, lines: dict[str, int]) -> str:
     points = report.points
     residual = np.asarray(points.residual, dtype=float)
-    by_value = report.kind == "regression"
+    by_value = report.summary.kind == "regression"
     x = np.asarray(points.fitted if by_value else np.arange(1, len(residual) + 1), dtype=float)
 
     def hint(i: int) -> str:
