@@ -448,7 +448,7 @@ class LabelQualityDisplay(_TwoAxes):
     def _draw(self, labels: Any, quality: Any) -> None:
         groups = (
             (~self.removed, COLOURS[0], MARKERS[0], f"kept ({int((~self.removed).sum())})"),
-            (self.removed, COLOURS[1], MARKERS[1], f"removed ({int(self.removed.sum())})"),
+            (self.removed, COLOURS[1], MARKERS[1], f"flagged ({int(self.removed.sum())})"),
         )
         self._draw_labels(labels, groups)
         self._draw_quality(quality, groups)
@@ -479,6 +479,6 @@ class LabelQualityDisplay(_TwoAxes):
         ax.set_yscale("symlog", linthresh=10)
         ax.set_xlim(0.0, 1.0)
         ax.set_ylim(bottom=0)
-        ax.set_xlabel("label quality (removed below ½)")
+        ax.set_xlabel("label quality (flagged below ½)")
         ax.set_ylabel("labels")
         ax.set_title("quality of the labels")
