@@ -93,7 +93,7 @@ def large(rows: int, options: list[str]) -> None:
         wrong = large_table(rows, path)
         seconds, peak = timed(path, out, *options)
         labels = pd.read_csv(out / "labels.csv", usecols=["row", "verdict"])
-        doubted = labels["row"][labels["verdict"] == "not believed"].to_numpy() - 1
+        doubted = labels["row"][labels["verdict"] == "flagged"].to_numpy() - 1
         hits = np.count_nonzero(wrong[doubted])
         page = (out / "report.html").stat().st_size / 1e6
         print(

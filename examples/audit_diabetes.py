@@ -1,4 +1,4 @@
-"""Spoil a table in known places, audit it from the command line, and count what was found.
+"""Corrupt a table in known places, audit it from the command line, and count what was found.
 
 python examples/audit_diabetes.py --output demo
 """
@@ -19,23 +19,23 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("demo"))
     folder = parser.parse_args().output
     folder.mkdir(parents=True, exist_ok=True)
-    spoilt = make_spoilt_diabetes()
+    corrupted = make_spoilt_diabetes()
     table, out = folder / "diabetes.csv", folder / "audit"
-    spoilt.frame.to_csv(table, index=False)
+    corrupted.frame.to_csv(table, index=False)
     arguments = ["audit", str(table), "--target", "progression", "--id", "patient"]
     print(f"activehuber {' '.join(arguments)} -o {out}")
     code = run([*arguments, "-o", str(out), "--force"])
     if code:
         return code
-    planted = set(spoilt.frame["patient"][spoilt.spoilt])
+    planted = set(corrupted.frame["patient"][corrupted.spoilt])
     with (out / "labels.csv").open(newline="", encoding="utf-8") as file:
         labels = list(csv.DictReader(file))
     first = {label["patient"] for label in labels[: len(planted)]}
-    doubted = {label["patient"] for label in labels if label["verdict"] == "not believed"}
-    print(f"\nThe truth: {len(planted)} labels had been spoilt.")
+    flagged = {label["patient"] for label in labels if label["verdict"] == "flagged"}
+    print(f"\nThe truth: {len(planted)} labels had been corrupted.")
     print(f"  {len(planted & first)} of them are among the first {len(planted)} rows")
-    print(f"  {len(planted & doubted)} of them are not believed")
-    print(f"  {len(doubted - planted)} right labels are not believed either")
+    print(f"  {len(planted & flagged)} of them are flagged")
+    print(f"  {len(flagged - planted)} right labels are flagged")
     print(f"\nOpen {out / 'report.html'} in a browser.")
     return 0
 

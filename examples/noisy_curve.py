@@ -43,7 +43,7 @@ def draw(x, y, truth, wrong, model, ridge, path: Path) -> None:
     ax.plot(line, model.predict(line), color="#2166ac", lw=2, label="activehuber")
     ax.scatter(x[kept], y[kept], s=22, color="#2166ac", alpha=0.7, label="labels kept")
     ax.scatter(
-        x[removed], y[removed], s=50, marker="x", color="#b2182b", label="labels not believed"
+        x[removed], y[removed], s=50, marker="x", color="#b2182b", label="labels flagged"
     )
     missed = wrong & kept
     if missed.any():
@@ -77,7 +77,7 @@ def main() -> None:
     print(
         f"rows {len(y)}, labels {np.count_nonzero(~np.isnan(y))}, of which wrong {wrong.sum()}"
     )
-    print(f"not believed {model.removed_.sum()}, of which really wrong {found.sum()}")
+    print(f"flagged {model.removed_.sum()}, of which really wrong {found.sum()}")
     print(f"threshold {model.threshold_:.3f}, noise scale {model.scale_:.3f} (true 0.100)")
     print(f"certificate: duality gap {model.duality_gap_:.1e}, KKT {model.kkt_residual_:.1e}")
     for name, fit in (("kernel ridge", ridge), ("activehuber", model)):

@@ -69,7 +69,7 @@ for ax, (scale, ends) in zip(axes, intervals.items(), strict=True):
     ax.fill_between(grid.ravel(), *ends.T, color="#2166ac", alpha=0.25, lw=0, label="90 %")
     ax.plot(grid, model.predict(grid), color="#2166ac", label="prediction")
     ax.scatter(x[~removed], y[~removed], s=10, color="#2166ac", alpha=0.7, label="label kept")
-    ax.scatter(x[removed], y[removed], s=36, marker="x", color="#b35806", label="not believed")
+    ax.scatter(x[removed], y[removed], s=36, marker="x", color="#b35806", label="flagged")
     ax.set_title(f'scale="{scale}"')
     ax.set_xlabel("x")
 axes[0].set(ylabel="y")

@@ -4,7 +4,7 @@ Audit the labels of a table
 
 scikit-learn's diabetes table with mistakes as people make them: a zero too much, a minus sign,
 another unit. A fifth of the labels is missing. ``audit`` needs no parameter; it sorts the
-labels by how far they are to be believed and says why.
+labels by their quality, flags the worst and says why.
 """
 
 # %%
@@ -17,8 +17,8 @@ import matplotlib.pyplot as plt
 from activehuber import audit
 from activehuber.data.datasets import make_spoilt_diabetes
 
-spoilt = make_spoilt_diabetes()
-table = spoilt.frame.set_index("patient")
+corrupted = make_spoilt_diabetes()
+table = corrupted.frame.set_index("patient")
 table.iloc[:5, -6:]
 
 # %%
@@ -27,7 +27,7 @@ table.iloc[:5, -6:]
 
 found = audit(table.drop(columns="progression"), table["progression"], ids=table.index)
 labels = found.labels
-print(f"{found.summary.n_not_believed} of {found.summary.n_labelled} labels not believed")
+print(f"{found.summary.n_flagged} of {found.summary.n_labelled} labels are flagged")
 
 # %%
 # The worst labels come first.
@@ -43,14 +43,14 @@ for patient, reason in labels[["patient", "reason"]].head(3).itertuples(index=Fa
 # %%
 # The labels beside what was expected of them
 # -------------------------------------------
-# We know which labels had been spoilt, and colour them by the kind of mistake. Beyond ±400 the
-# scale is logarithmic, since a zero too much is far away from everything else. The minus sign
-# that was missed stands before a small number: the label is no further off than some right
+# We know which labels had been corrupted, and colour them by the kind of mistake. Beyond ±400
+# the scale is logarithmic, since a zero too much is far away from everything else. The minus
+# sign that was missed stands before a small number: the label is no further off than some right
 # ones.
 
-kinds = dict(zip(table.index, spoilt.kinds, strict=True))
+kinds = dict(zip(table.index, corrupted.kinds, strict=True))
 labels["kind"] = [kinds[patient] for patient in labels["patient"]]
-doubted = labels["verdict"] == "not believed"
+flagged = labels["verdict"] == "flagged"
 
 fig, ax = plt.subplots(figsize=(9, 5), layout="constrained")
 styles = {
@@ -71,9 +71,7 @@ for kind, (name, colour, marker, size) in styles.items():
         label=name,
     )
 ring = {"facecolor": "none", "edgecolor": "k", "lw": 0.9}
-ax.scatter(
-    labels["fitted"][doubted], labels["given"][doubted], s=110, **ring, label="not believed"
-)
+ax.scatter(labels["fitted"][flagged], labels["given"][flagged], s=110, **ring, label="flagged")
 ends = [labels["fitted"].min(), labels["fitted"].max()]
 ax.plot(ends, ends, color="0.3", lw=0.8, zorder=0)
 ax.set_yscale("symlog", linthresh=400)
@@ -81,10 +79,10 @@ ticks = [-200, 0, 200, 400, 1000, 3000]
 ax.set_yticks(ticks, [str(tick) for tick in ticks])
 ax.set_yticks([], minor=True)
 ax.set(xlabel="expected from the other rows", ylabel="label as given")
-n_found = int((doubted & (labels["kind"] != "")).sum())
-n_wrongly = int((doubted & (labels["kind"] == "")).sum())
+n_rightly = int((flagged & (labels["kind"] != "")).sum())
+n_wrongly = int((flagged & (labels["kind"] == "")).sum())
 ax.set_title(
-    f"{n_found} of {spoilt.spoilt.sum()} spoilt labels found, {n_wrongly} right ones doubted"
+    f"{n_rightly} of {corrupted.spoilt.sum()} corrupted labels flagged, {n_wrongly} right ones"
 )
 ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
 plt.show()

@@ -4,7 +4,7 @@ Classes with flipped labels
 
 Forty per cent of the positives were marked negative, as happens where a class is easily
 overlooked. Flips that are this many and this one-sided move the boundary, and no single label
-looks wrong. ``HLClassifier`` is told the rates of the flips and moves its cut back.
+looks wrong. ``HLClassifier`` is given the rates of the flips and moves its cut back.
 """
 
 # %%
@@ -19,15 +19,15 @@ from sklearn.svm import SVC
 from activehuber import HLClassifier
 
 
-def spoilt_moons(n_rows, seed):
+def corrupted_moons(n_rows, seed):
     """Two moons, their true classes, and labels with 40 % of the positives flipped."""
     X, truth = make_moons(n_rows, noise=0.25, random_state=seed)
     flipped = (truth == 1) & (np.random.default_rng(seed).uniform(size=n_rows) < 0.4)
     return X, truth, np.where(flipped, 0, truth)
 
 
-X, truth, y = spoilt_moons(400, seed=0)
-X_test, truth_test, _ = spoilt_moons(4000, seed=1)
+X, truth, y = corrupted_moons(400, seed=0)
+X_test, truth_test, _ = corrupted_moons(4000, seed=1)
 print(f"{(y != truth).sum()} of {len(y)} labels are flipped")
 
 # %%

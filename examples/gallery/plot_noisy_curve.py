@@ -4,7 +4,7 @@ A curve with wrong and missing labels
 
 Half of the rows have no label, and some of the given labels are wrong. The adaptive threshold
 finds the wrong ones without being told how many there are or how large the noise is. Kernel
-ridge, which believes every label, is drawn beside it.
+ridge, which trusts every label, is drawn beside it.
 """
 
 # %%
@@ -41,7 +41,7 @@ robust = HLRegressor(gamma=1.0, alpha=1e-4).fit(X, y)
 ridge = HLRegressor(gamma=1.0, alpha=1e-4, threshold=np.inf).fit(X, y)
 
 found = robust.removed_ & is_wrong
-print(f"not believed: {robust.removed_.sum()}, of which wrong: {found.sum()}")
+print(f"flagged: {robust.removed_.sum()}, of which wrong: {found.sum()}")
 print(f"noise scale: {robust.scale_:.3f} (true: 0.100)")
 print(f"duality gap: {robust.duality_gap_:.0e}")
 for name, model in (("kernel ridge", ridge), ("activehuber", robust)):
@@ -62,13 +62,13 @@ ax.plot(grid, ridge.predict(grid), color="#b35806", ls="--", label="kernel ridge
 ax.plot(grid, robust.predict(grid), color="#2166ac", lw=2, label="activehuber")
 ax.scatter(x[kept], y[kept], s=20, color="#2166ac", alpha=0.7, label="label kept")
 removed = robust.removed_
-ax.scatter(x[removed], y[removed], s=45, marker="x", color="#b35806", label="not believed")
+ax.scatter(x[removed], y[removed], s=45, marker="x", color="#b35806", label="flagged")
 if missed.any():
     ring = {"facecolor": "none", "edgecolor": "k"}
     ax.scatter(x[missed], y[missed], s=90, **ring, label="wrong, but kept")
 unlabelled = x[~has_label]
 ax.plot(unlabelled, np.full(len(unlabelled), -2.9), "|", color="0.5", label="row without label")
 ax.set(xlabel="x", ylabel="y", ylim=(-3.2, 4.2))
-ax.set_title(f"{removed.sum()} of {has_label.sum()} labels are not believed")
+ax.set_title(f"{removed.sum()} of {has_label.sum()} labels are flagged")
 ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
 plt.show()

@@ -1,4 +1,4 @@
-"""activehuber: robust kernel regression that says which labels it did not believe."""
+"""activehuber: robust kernel regression that flags doubtful labels."""
 
 import sys
 from importlib import import_module

@@ -106,7 +106,7 @@ def test_classes(rng, n_classes):
     arguments = {"classify": True, "estimator": Quick(classify=True)}
     found = audit(X, y, approximation="nystrom", n_components=30, **arguments)
     worst = found.labels.iloc[0]
-    assert worst["row"] == 5 and worst["verdict"] == "not believed"
+    assert worst["row"] == 5 and worst["verdict"] == "flagged"
     assert worst["fitted"] == names[own[4]]
     assert found.predictions["prediction"].tolist() == names[own[80:]].tolist()
 
@@ -243,7 +243,7 @@ def test_command_with_an_approximation(quick, parquet, tmp_path, capsys, monkeyp
     arguments += ["--components", "60", "--json", "-o", str(out)]
     assert run(["audit", str(parquet), *arguments]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed["n_not_believed"] >= 3 and len(printed["not_believed"]) == 2
+    assert printed["n_flagged"] >= 3 and len(printed["flagged"]) == 2
     assert printed["settings"]["approximation"] == "nystrom, 60 functions"
     assert printed["peak_memory_bytes"] > 2**20
     assert sorted(item.name for item in out.iterdir()) == sorted(FILES)
@@ -402,7 +402,7 @@ def test_command_on_a_cluster_of_its_own(parquet, tmp_path):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["n_not_believed"] >= 3
+    assert json.loads(done.stdout)["n_flagged"] >= 3
     assert sorted(item.name for item in out.iterdir()) == sorted(FILES)
     assert rows_of(out / "labels.csv")[0]["name"] in {"n005", "n017", "n060"}
 

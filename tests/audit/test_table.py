@@ -53,7 +53,7 @@ def found(table):
 
 def test_planted_labels_come_first(found):
     assert sorted(found.labels["row"][:3]) == [6, 18, 61]
-    assert (found.labels["verdict"][:3] == "not believed").all()
+    assert (found.labels["verdict"][:3] == "flagged").all()
     assert list(found.labels.columns) == [
         "row", "given", "fitted", "lower", "upper", "residual", "left_at", "quality", "verdict",
         "reason",
@@ -70,9 +70,7 @@ def test_same_numbers_as_the_library_call(table, found):
         found.labels["residual"], model.loo_residuals_[rows] / model.scale_
     )
     np.testing.assert_array_equal(found.labels["fitted"], y[rows] - model.residuals_[rows])
-    np.testing.assert_array_equal(
-        found.labels["verdict"] == "not believed", model.removed_[rows]
-    )
+    np.testing.assert_array_equal(found.labels["verdict"] == "flagged", model.removed_[rows])
     np.testing.assert_array_equal(
         found.predictions["prediction"], model.predict(features)[-20:]
     )
@@ -136,9 +134,9 @@ def test_reason_names_what_is_missing_in_the_row(table):
 def test_it_is_told_in_three_lines(found):
     told = repr(found).splitlines()
     assert told[0] == "Audit of table: 120 rows, target target"
-    assert told[1] == "3 of 100 labels not believed, 20 without a label predicted"
+    assert told[1] == "3 of 100 labels flagged, 20 without a label predicted"
     worst = found.labels.iloc[0]
-    assert told[2] == f"worst label: row {worst['row']}, not believed: {worst['reason']}"
+    assert told[2] == f"worst label: row {worst['row']}, flagged: {worst['reason']}"
     page = found._repr_html_()
     assert worst["verdict"] in page and len(page) < 10_000
 
@@ -160,7 +158,7 @@ def test_predict_is_that_of_the_model_with_intervals(table, found):
         found.predict(new, coverage=90)
 
 
-def test_a_label_not_believed_is_below_a_half_in_the_file(table, tmp_path):
+def test_a_flagged_label_is_below_a_half_in_the_file(table, tmp_path):
     X, y = table
 
     class Tight(Quick):
@@ -172,7 +170,7 @@ def test_a_label_not_believed_is_below_a_half_in_the_file(table, tmp_path):
     found = audit(X, y, estimator=Tight())
     found.to_csv(tmp_path / "a.csv")
     again = pd.read_csv(tmp_path / "a.csv")
-    removed = again["verdict"] == "not believed"
+    removed = again["verdict"] == "flagged"
     # Refinements go by other residuals: some of what they drop lies inside its cut.
     assert (again["quality"][removed] == 0.499).any()
     assert (again["quality"] < 0.5).tolist() == removed.tolist()
@@ -202,7 +200,7 @@ def test_trusted_labels_are_kept_and_said_so(table):
     found = audit(X, y, trusted=trusted, estimator=Quick())
     labels = found.labels.set_index("row")
     assert labels.loc[6, "verdict"] == "trusted"
-    assert labels.loc[18, "verdict"] == "not believed"
+    assert labels.loc[18, "verdict"] == "flagged"
     assert found.summary.n_trusted == 1
 
 
@@ -235,11 +233,11 @@ def test_classes(rng, n_classes):
     y[80:] = None
     found = audit(X, y, classify=True, estimator=Quick(classify=True))
     worst = found.labels.iloc[0]
-    assert worst["row"] == 5 and worst["verdict"] == "not believed"
+    assert worst["row"] == 5 and worst["verdict"] == "flagged"
     assert worst["given"] == y[4] and worst["fitted"] == names[own[4]]
     assert worst["reason"].startswith(f"given {y[4]}, expected {names[own[4]]}; 5 of the 5")
     assert found.predictions["prediction"].tolist() == names[own[80:]].tolist()
-    assert found.report.kind == "classification"
+    assert found.report.summary.kind == "classification"
     assert set(found.predictions.columns) == {
         "row",
         "prediction",
@@ -289,19 +287,21 @@ def test_files(found, tmp_path):
 
 def test_report_counts(found):
     report = found.report
-    assert (report.n_rows, report.n_labelled, report.n_unlabelled) == (120, 100, 20)
-    assert report.n_removed == (found.labels["verdict"] == "not believed").sum()
+    summary = report.summary
+    assert summary is found.summary
+    assert (summary.n_rows, summary.n_labelled, summary.n_unlabelled) == (120, 100, 20)
+    assert summary.n_flagged == (found.labels["verdict"] == "flagged").sum()
     assert report.path.free[0] <= 100 and len(report.points.row) == 100
-    assert dict(report.settings)["data SHA-256"]
+    assert dict(summary.settings)["data SHA-256"]
 
 
 def test_the_same_table_has_the_same_hash_and_order(table):
     first, second = (audit(*table, estimator=Quick()) for _ in range(2))
-    assert dict(first.report.settings) == dict(second.report.settings)
+    assert dict(first.summary.settings) == dict(second.summary.settings)
     changed = table[0].assign(size=table[0]["size"] + 1e-9)
     third = audit(changed, table[1], estimator=Quick())
     key = "data SHA-256"
-    assert dict(third.report.settings)[key] != dict(first.report.settings)[key]
+    assert dict(third.summary.settings)[key] != dict(first.summary.settings)[key]
 
 
 def test_warnings_of_the_fit_are_notes(rng):

@@ -63,9 +63,9 @@ def test_audit_writes_four_files(quick, table, tmp_path, capsys):
     assert list(predictions[0]) == ["row", "prediction", "lower", "upper"]
     assert (len(labels), len(predictions)) == (100, 20)
     assert sorted(int(label["row"]) for label in labels[:3]) == [6, 18, 61]
-    assert {label["verdict"] for label in labels[:3]} == {"not believed"}
+    assert {label["verdict"] for label in labels[:3]} == {"flagged"}
     printed = capsys.readouterr().out
-    assert "3 of 100 labels not believed" in printed and str(out / "labels.csv") in printed
+    assert "3 of 100 labels flagged" in printed and str(out / "labels.csv") in printed
 
 
 def test_given_values_are_written_as_they_were(quick, table, tmp_path):
@@ -105,7 +105,7 @@ def test_id_drop_trusted_and_json(quick, table, tmp_path, capsys):
     assert code == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["n_labelled"] == 100 and printed["n_trusted"] == 1
-    assert {label["name"] for label in printed["not_believed"]} >= {"n017", "n060"}
+    assert {label["name"] for label in printed["flagged"]} >= {"n017", "n060"}
     assert printed["files"]["labels"] == str(tmp_path / "o" / "labels.csv")
     assert not any("noise" in note for note in printed["notes"])
     labels = {label["name"]: label for label in rows_of(tmp_path / "o" / "labels.csv")}

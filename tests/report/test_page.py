@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ import pytest
 from activehuber.report import markup
 from activehuber.report.markup import Axis, format_number
 from activehuber.report.page import (
+    MAX_FLAGGED_MARKS,
     MAX_KEPT_MARKS,
     MAX_LINES,
-    MAX_REMOVED_MARKS,
     LabelLine,
     Neighbour,
     PathSummary,
@@ -20,6 +20,7 @@ from activehuber.report.page import (
     Report,
     render,
 )
+from activehuber.report.summary import Summary
 from tests.outline import NASTY, SCRIPT, Outline, check_policy
 
 LIMIT = 2_000_000
@@ -42,18 +43,18 @@ def a_line(row, given=50.0, fitted=21.3, residual=7.2, verdict="kept", **changes
     return LabelLine(**(values | changes))
 
 
-def a_report(n=40, n_removed=3, n_lines=None, **changes):
-    """A report on n labels of which the first n_removed are not believed."""
+def a_report(n=40, n_flagged=3, n_lines=None, **changes):
+    """A report on n labels of which the first n_flagged are flagged."""
     rng = np.random.default_rng(0)
     fitted = 20 + 5 * rng.normal(size=n)
     residual = rng.normal(size=n)
-    removed = np.arange(n) < n_removed
+    removed = np.arange(n) < n_flagged
     residual[removed] += 10
     given = fitted + 2 * residual
     rows = np.arange(1, n + 1).astype(str)
     shown = n if n_lines is None else n_lines
     lines = tuple(
-        a_line(*cells, verdict="not believed" if gone else "kept", quality=0.1 + k / (2 * n))
+        a_line(*cells, verdict="flagged" if gone else "kept", quality=0.1 + k / (2 * n))
         for k, (*cells, gone) in enumerate(
             zip(
                 rows[:shown],
@@ -66,23 +67,37 @@ def a_report(n=40, n_removed=3, n_lines=None, **changes):
         )
     )
     steps = tuple(np.geomspace(50, 0.05, 30).tolist())
+    names = {field.name for field in fields(Summary)} & set(changes)
+    said = {name: changes.pop(name) for name in names}
     values = {
         "title": "prices.csv",
-        "target": "price",
-        "kind": "regression",
-        "n_rows": n + 5,
-        "n_labelled": n,
-        "n_unlabelled": 5,
-        "n_removed": n_removed,
-        "scale": 2.0,
+        "summary": a_summary(n, n_flagged, **said),
         "lines": lines,
         "points": Points(rows, given, fitted, residual, removed, 3.5),
         "path": PathSummary(steps, tuple(range(30, 0, -1)), 7.0),
+    }
+    return Report(**(values | changes))
+
+
+def a_summary(n=40, n_flagged=3, **changes):
+    values = {
+        "kind": "regression",
+        "target": "price",
+        "n_rows": n + 5,
+        "n_labelled": n,
+        "n_unlabelled": 5,
+        "n_flagged": n_flagged,
+        "n_trusted": 0,
+        "n_features": 10,
+        "scale": 2.0,
+        "threshold": 7.0,
+        "explained": 0.5,
+        "parameters": {},
         "findings": ("ξ was learnt from the labels.",),
         "notes": ("10 columns were scaled.",),
         "settings": (("seed", "0"), ("data hash", "ab" * 32)),
     }
-    return Report(**(values | changes))
+    return Summary(**(values | changes))
 
 
 def a_class_report(names=("cat", "dog"), given=(0, 0, 1, 1), fitted=(0, 1, 1, 1)):
@@ -96,11 +111,11 @@ def a_class_report(names=("cat", "dog"), given=(0, 0, 1, 1), fitted=(0, 1, 1, 1)
     return a_report(
         kind="classification",
         n_labelled=len(given),
-        n_removed=int(wrong.sum()),
+        n_flagged=int(wrong.sum()),
+        scale=None,
         lines=lines,
         points=Points(rows, given, fitted, wrong * 4.0, wrong, 1.0, tuple(names)),
         path=None,
-        scale=None,
     )
 
 
@@ -120,18 +135,18 @@ def dots(page, figure):
 
 
 @pytest.mark.parametrize(
-    ("n", "n_removed", "headline"),
+    ("n", "n_flagged", "headline"),
     [
-        (442, 23, "23 of 442 labels are not believed"),
-        (40, 1, "1 of 40 labels is not believed"),
-        (1, 1, "1 of 1 label is not believed"),
-        (12_000, 0, "All 12,000 labels are believed"),
-        (1, 0, "The only label is believed"),
+        (442, 23, "23 of 442 labels are flagged"),
+        (40, 1, "1 of 40 labels is flagged"),
+        (1, 1, "1 of 1 label is flagged"),
+        (12_000, 0, "None of the 12,000 labels is flagged"),
+        (1, 0, "The only label is not flagged"),
         (0, 0, "There are no labels"),
     ],
 )
-def test_headline(n, n_removed, headline):
-    page = render(a_report(n, n_removed, n_lines=min(n, 10)))
+def test_headline(n, n_flagged, headline):
+    page = render(a_report(n, n_flagged, n_lines=min(n, 10)))
     assert f"<h1>{headline}" in page
     assert f"<title>{headline} – prices.csv</title>" in page
 
@@ -167,7 +182,7 @@ def nasty_report():
     line = a_line(
         NASTY,
         reason=f"{NASTY} \u2028 & {SCRIPT}",
-        verdict="not believed",
+        verdict="flagged",
         neighbours=(Neighbour(NASTY, NASTY, 0.5),),
     )
     points = Points(
@@ -245,8 +260,8 @@ def test_twenty_thousand_labels():
 def test_a_million_labels():
     page = render(a_report(1_000_000, 60_000, n_lines=2_500))
     assert len(page.encode()) < LIMIT
-    assert crosses(page, "fit") == MAX_REMOVED_MARKS
-    assert "800 of 60,000 that are not believed." in page
+    assert crosses(page, "fit") == MAX_FLAGGED_MARKS
+    assert "800 of 60,000 that are flagged." in page
 
 
 def test_long_texts_do_not_make_a_large_page():
@@ -328,7 +343,7 @@ def test_classes_are_counted():
         " ".join(Outline(cell).text).split()
         for cell in re.findall(r"<td[^>]*>(.*?)</td>", table, re.DOTALL)
     ]
-    assert cells == [["1"], ["1", "✕", "not", "believed:", "1"], ["0"], ["2"]]
+    assert cells == [["1"], ["1", "✕", "flagged:", "1"], ["0"], ["2"]]
     assert 'class="labels classification without-lower without-left_at"' in page
 
 
@@ -356,7 +371,7 @@ def test_verdicts_can_be_chosen_with_their_counts():
     lines = (*a_report(40, 3).lines, a_line("x", verdict="trusted"))
     page = render(a_report(lines=lines))
     options = re.findall(r"<option[^>]*>([^<]*)</option>", page)
-    assert options == ["All", "Not believed (3)", "Kept (37)", "Trusted (1)"]
+    assert options == ["All", "Flagged (3)", "Kept (37)", "Trusted (1)"]
 
 
 def test_numbers_of_a_column_share_their_decimals():

@@ -95,8 +95,8 @@ def test_search(show):
 
 def test_filter(show):
     page = show(a_report(120, 7))
-    page.get_by_label("Verdict").select_option("not believed")
-    assert [text.strip() for text in column(page, 9)] == ["not believed"] * 7
+    page.get_by_label("Verdict").select_option("flagged")
+    assert [text.strip() for text in column(page, 9)] == ["flagged"] * 7
     page.get_by_label("Verdict").select_option("kept")
     assert page.get_by_role("status").inner_text() == "1–50 of 113"
 
@@ -154,14 +154,14 @@ def test_a_pointer_hits_a_mark(show):
 def test_download(show):
     formula = '=HYPERLINK("x")'
     lines = (
-        a_line(formula, -5.25, reason='A "quoted", reason.\n', verdict="not believed"),
-        a_line("+1", 1.0, verdict="not believed"),
-        a_line("-2", 1.0, verdict="not believed"),
-        a_line("@x", float("nan"), verdict="not believed"),
+        a_line(formula, -5.25, reason='A "quoted", reason.\n', verdict="flagged"),
+        a_line("+1", 1.0, verdict="flagged"),
+        a_line("-2", 1.0, verdict="flagged"),
+        a_line("@x", float("nan"), verdict="flagged"),
         a_line("plain", 3.0),
     )
     page = show(a_report(lines=lines))
-    page.get_by_label("Verdict").select_option("not believed")
+    page.get_by_label("Verdict").select_option("flagged")
     head(page, "rank").get_by_role("button").click()
     with page.expect_download() as download:
         page.get_by_role("button", name="Download").click()
@@ -215,7 +215,7 @@ def test_the_two_formatters_agree(show):
 def test_without_script(show):
     assert not show(a_report(80)).get_by_text("JavaScript is off").is_visible()
     page = show(a_report(80), script=False)
-    assert page.locator("h1").inner_text() == "3 of 80 labels are not believed."
+    assert page.locator("h1").inner_text() == "3 of 80 labels are flagged."
     assert page.get_by_text("JavaScript is off: these are the 50 worst labels.").is_visible()
     assert len(column(page, 1)) == 50
     assert page.locator("tr.detail").first.is_visible()

@@ -1,10 +1,10 @@
-"""A table with doubtful labels -> a model of it -> which labels not to believe, and why.
+"""A table with doubtful labels -> a model of it -> which labels are flagged, and why.
 
-inputs -> choice -> verdicts, similar, threshold_path, reasons -> evidence -> summary
--> outputs -> table, parquet
+inputs -> choice -> verdicts, similar, threshold_path -> reasons, summary, outputs
+-> table -> parquet
 """
 
-from activehuber.audit.summary import Summary
 from activehuber.audit.table import Audit, audit
+from activehuber.report.summary import Summary
 
 __all__ = ["Audit", "Summary", "audit"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,17 +52,21 @@ class ChosenModel:
         inner = self.estimator
         return inner.estimator_ if isinstance(inner, HLClassifier) else inner
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was chosen."""
+        return dict(getattr(self.selection, "best_params_", {}))
 
-def estimator_for(
-    estimator: Any, views: Sequence[View] | None, table: Encoded, options: Options
-) -> Any:
+
+def estimator_for(table: Encoded, options: Options) -> Any:
     """The estimator asked for, or one that chooses its parameters."""
-    if estimator is None:
-        own = views_of_features(views, table.features)
-        return _chooser(table.labels.classify, own, options.random_state)
+    views = options.views
+    if options.estimator is None:
+        own = None if views is None else views_of_features(views, table.features)
+        return _chooser(options.classify, own, options.random_state)
     if views is not None:
         raise TableError("give views to the estimator itself, or leave the estimator out")
-    return estimator
+    return options.estimator
 
 
 def _chooser(classify: bool, views: list[View] | None, random_state: int) -> Any:
@@ -77,9 +80,9 @@ def _chooser(classify: bool, views: list[View] | None, random_state: int) -> Any
     )
 
 
-def choose_and_fit(estimator: Any, table: Encoded, options: Options) -> ChosenModel:
+def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
     """Parameters chosen on some labels if there are many, and the model of all."""
-    labels, X = table.labels, table.rows
+    estimator, labels, X = estimator_for(table, options), table.labels, table.rows
     rows = np.flatnonzero(labels.given)
     count = len(rows)
     approximation = options.approximation_of(count)

@@ -44,13 +44,16 @@ Progress = Callable[[float, str], None]
 class Options:
     """How an audit is made; names as in `audit`."""
 
-    coverage: float
-    max_selection_rows: int
-    approximation: str | None
-    n_components: int
-    random_state: int
-    tell: Progress
-    title: str
+    classify: bool = False
+    views: Sequence[View] | None = None
+    estimator: Any = None
+    coverage: float = 0.9
+    max_selection_rows: int = 2_000
+    approximation: str | None = AUTO
+    n_components: int = N_COMPONENTS
+    random_state: int = 0
+    progress: Progress | None = None
+    title: str = "table"
 
     def __post_init__(self) -> None:
         check_coverage(self.coverage)
@@ -65,6 +68,11 @@ class Options:
                 f"n_components must be a whole number from 1, got {self.n_components!r}"
             )
 
+    def tell(self, share: float, words: str) -> None:
+        """Say how much is done, to whoever asked."""
+        if self.progress is not None:
+            self.progress(share, words)
+
     def approximation_of(self, n_labels: int) -> str | None:
         """What stands for the kernel in a model of so many labels."""
         if self.approximation != AUTO:
@@ -76,10 +84,6 @@ def check_coverage(coverage: Any) -> None:
     """Raise unless intervals can hold such a share of the labels."""
     if not isinstance(coverage, (int, float)) or not 0.0 < coverage < 1.0:
         raise TableError(f"coverage must be a number between 0 and 1, got {coverage!r}")
-
-
-def say_nothing(share: float, words: str) -> None:
-    """Progress that no one asked for."""
 
 
 @dataclass(frozen=True)
@@ -261,12 +265,8 @@ class Encoded:
     frame: pd.DataFrame | None = None
 
 
-def views_of_features(
-    views: Sequence[View] | None, features: TableFeatures
-) -> list[View] | None:
+def views_of_features(views: Sequence[View], features: TableFeatures) -> list[View]:
     """Views of columns of the table as views of the features made of them."""
-    if views is None:
-        return None
     out = []
     for number, view in enumerate(views):
         columns = [view.columns] if isinstance(view.columns, str) else list(view.columns)

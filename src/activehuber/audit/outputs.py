@@ -1,6 +1,6 @@
 """What goes out of an audit: the table of labels, that of predictions, CSV, the page.
 
-model, table, evidence, summary -> data frames -> CSV in parts; what the page shows
+model, table, evidence -> data frames -> CSV in parts; what the page shows
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 
 from activehuber._typing import Vector
 from activehuber.audit.choice import ChosenModel
-from activehuber.audit.evidence import Findings
 from activehuber.audit.inputs import Encoded, objects
-from activehuber.audit.summary import Summary
-from activehuber.audit.threshold_path import FollowedPath
+from activehuber.audit.reasons import reasons_of
+from activehuber.audit.similar import Similar
+from activehuber.audit.verdicts import Verdicts
 from activehuber.data.rows import ChosenRows
 from activehuber.data.writing import csv_line, csv_rows, harmless, plain_text
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.report.page import MAX_LINES, LabelLine, Neighbour, PathSummary, Points, Report
+from activehuber.report.page import MAX_LINES, LabelLine, Neighbour, Points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,30 +28,25 @@ Columns = dict[str, Any]
 
 # Rows of a CSV file that are made at once.
 CSV_ROWS = 50_000
-# Points of the path handed to the page.
-PATH_POINTS = 1_000
 
 
-def labels_table(table: Encoded, evidence: Findings) -> pd.DataFrame:
+def labels_table(
+    table: Encoded, judged: Verdicts, similar: Similar, left_at: Vector
+) -> pd.DataFrame:
     """One row a label, worst first; see `Audit`."""
-    judged, order = evidence.judged, evidence.order
-    word = np.array(judged.classes, dtype=object)
-
-    def value(numbers: Vector) -> Any:
-        return word[numbers[order].astype(int)] if judged.classes else numbers[order]
-
     columns = {
-        "given": value(judged.given),
-        "fitted": value(judged.fitted),
-        "lower": judged.lower[order],
-        "upper": judged.upper[order],
-        "residual": judged.residual[order],
-        "left_at": evidence.left_at[order],
-        "quality": judged.quality[order],
-        "verdict": judged.verdicts[order],
-        "reason": objects([evidence.reasons[i] for i in order.tolist()]),
+        "given": judged.as_labels(judged.given),
+        "fitted": judged.as_labels(judged.fitted),
+        "lower": judged.fitted - judged.half,
+        "upper": judged.fitted + judged.half,
+        "residual": judged.residual,
+        "left_at": left_at,
+        "quality": judged.quality,
+        "verdict": judged.verdicts,
+        "reason": objects(reasons_of(judged, similar, table)),
     }
-    return _frame(table, judged.rows[order], columns)
+    sorted_columns = {name: values[judged.order] for name, values in columns.items()}
+    return _frame(table, judged.rows[judged.order], sorted_columns)
 
 
 def predictions_table(choice: ChosenModel, table: Encoded, coverage: float) -> pd.DataFrame:
@@ -144,79 +139,29 @@ def as_polars(frame: pd.DataFrame) -> Any:
     return pl.DataFrame({name: frame[name].tolist() for name in frame.columns})
 
 
-def page_of(
-    title: str, summary: Summary, choice: ChosenModel, table: Encoded, evidence: Findings
-) -> Report:
-    """What the page shows."""
-    judged = evidence.judged
-    names = table.names[judged.rows]
-    chosen = np.inf if summary.threshold is None else summary.threshold
-    scale = summary.scale if summary.scale else float(np.max(choice.regressor.scale_))
-    band = np.nan if summary.threshold is None or not scale else summary.threshold / scale
-    points = Points(
+def points_of(judged: Verdicts, names: np.ndarray, threshold: float | None) -> Points:
+    """All labels for the pictures; `names` are those of their rows."""
+    scale = judged.scale
+    return Points(
         row=names,
         given=judged.given,
         fitted=judged.fitted,
         residual=judged.residual,
-        removed=judged.removed,
-        threshold=float(band),
+        flagged=judged.flagged,
+        threshold=np.nan if threshold is None or not scale else threshold / scale,
         classes=judged.classes,
     )
-    return Report(
-        title=title,
-        target=summary.target,
-        kind=summary.kind,
-        n_rows=summary.n_rows,
-        n_labelled=summary.n_labelled,
-        n_unlabelled=summary.n_unlabelled,
-        n_removed=summary.n_not_believed,
-        scale=summary.scale,
-        lines=_label_lines(evidence, names),
-        points=points,
-        path=_path_summary(evidence.path, chosen),
-        findings=summary.findings,
-        notes=summary.notes,
-        settings=summary.settings,
+
+
+def label_lines(
+    labels: pd.DataFrame, judged: Verdicts, names: np.ndarray, similar: Similar
+) -> tuple[LabelLine, ...]:
+    """The worst labels, as many as the page may show; `labels` is that of `labels_table`."""
+    given = judged.as_labels(judged.given)
+    neighbours = (
+        tuple(Neighbour(str(names[j]), given[j], near) for j, near in similar.of(rank))
+        for rank in range(MAX_LINES)
     )
-
-
-def _label_lines(evidence: Findings, names: np.ndarray) -> tuple[LabelLine, ...]:
-    """The worst labels, as many as the page may show."""
-    judged = evidence.judged
-
-    def value(numbers: Vector, i: int) -> float | str:
-        return judged.classes[int(numbers[i])] if judged.classes else float(numbers[i])
-
-    def maybe(number: float) -> float | None:
-        return None if np.isnan(number) else float(number)
-
-    verdicts = judged.verdicts
-    return tuple(
-        LabelLine(
-            row=str(names[i]),
-            given=value(judged.given, i),
-            fitted=value(judged.fitted, i),
-            lower=maybe(judged.fitted[i] - judged.half),
-            upper=maybe(judged.fitted[i] + judged.half),
-            residual=float(judged.residual[i]),
-            left_at=maybe(evidence.left_at[i]),
-            quality=float(judged.quality[i]),
-            verdict=str(verdicts[i]),
-            reason=evidence.reasons[i],
-            neighbours=tuple(
-                Neighbour(str(names[j]), value(judged.given, j), similarity)
-                for j, similarity in evidence.similar.of(rank)
-            ),
-        )
-        for rank, i in enumerate(evidence.order[:MAX_LINES])
-    )
-
-
-def _path_summary(path: FollowedPath | None, chosen: float) -> PathSummary | None:
-    if path is None or len(path.thresholds) < 2:
-        return None
-    free = np.count_nonzero(path.states == 0, axis=1)
-    keep = np.unique(np.linspace(0, len(free) - 1, PATH_POINTS).round().astype(int))
-    return PathSummary(
-        tuple(path.thresholds[keep].tolist()), tuple(free[keep].tolist()), chosen
-    )
+    columns = (labels[name].head(MAX_LINES).tolist() for name in labels.columns[1:])
+    rows = (str(name) for name in names[judged.order[:MAX_LINES]])
+    return tuple(LabelLine(*cells) for cells in zip(rows, *columns, neighbours, strict=False))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,20 +15,17 @@ import numpy as np
 from activehuber._typing import Matrix
 from activehuber.audit.inputs import (
     AUTO,
-    N_COMPONENTS,
     Encoded,
     Options,
-    Progress,
     TargetColumn,
+    check_trusted,
     row_names,
-    say_nothing,
 )
 from activehuber.audit.table import Audit, audit_encoded, with_notes
 from activehuber.data.encoding import TableFeatures
 from activehuber.data.parsing import mask_of_words
 from activehuber.data.reading import arrow_frame, file_digest, parquet_pieces
 from activehuber.runtime.messages import TableError
-from activehuber.views import View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,18 +39,10 @@ def audit_parquet(
     columns: Sequence[str],
     target: str,
     *,
+    client: Any,
     identity: str | None = None,
     trusted: str | None = None,
-    classify: bool = False,
-    views: Sequence[View] | None = None,
-    coverage: float = 0.9,
-    max_selection_rows: int = 2_000,
-    approximation: str | None = AUTO,
-    n_components: int = N_COMPONENTS,
-    random_state: int = 0,
-    progress: Progress | None = None,
-    title: str = "table",
-    client: Any,
+    **parameters: Any,
 ) -> Audit:
     """The audit of Parquet files whose rows stay with the workers of a Dask cluster.
 
@@ -65,39 +55,41 @@ def audit_parquet(
         On files that the workers can read.
     columns : sequence of str
         The columns to learn from.
-    target, identity, trusted : str
-        Names of columns.
+    target : str
+        The column with the labels.
     client : distributed.Client
+    identity, trusted : str, default=None
+        The column that names the rows, and that of the labels that are right.
+    **parameters
+        Those of `audit` that do not hold a value a row; the model is always an approximation.
 
     Returns
     -------
     Audit
-        See `audit`, also for the other parameters; the model is always an approximation.
     """
     from activehuber.data.dask_rows import dask_rows
 
-    kind = "nystrom" if approximation == AUTO else approximation
-    if kind is None:
+    options = Options(**parameters)
+    if options.approximation is None:
         raise TableError("a table on a cluster needs an approximation; leave out none")
-    tell = progress or say_nothing
-    options = Options(
-        coverage, max_selection_rows, kind, n_components, random_state, tell, title
-    )
+    if options.approximation == AUTO:
+        options = replace(options, approximation="nystrom")
+    classify = options.classify
     own = [name for name in (target, identity, trusted) if name]
     as_text = [name for name in own if classify or name != target]
     frame = arrow_frame(dataset.to_table(columns=own), as_text)
     labels = TargetColumn.read(frame[target], len(frame), classify=classify, name=target)
-    mask = np.zeros(len(frame), dtype=bool)
-    if trusted is not None:
-        mask = mask_of_words(frame[trusted], trusted)
+    right = None if trusted is None else mask_of_words(frame[trusted], trusted)
+    mask = check_trusted(right, len(frame))
     names, id_name = row_names(None if identity is None else frame[identity], len(frame))
-    tell(0.02, "learning what to do with the columns")
+    options.tell(0.02, "learning what to do with the columns")
     pieces = parquet_pieces(dataset)
-    sample, digest = _look_at_pieces(client, dataset, pieces, list(columns), random_state)
+    seed = options.random_state
+    sample, digest = _look_at_pieces(client, dataset, pieces, list(columns), seed)
     features = TableFeatures().fit(sample)
     rows, _, _ = dask_rows(_encoded_pieces(pieces, features), None)
     encoded = Encoded(features, rows, labels, mask, names, id_name, digest)
-    found = audit_encoded(encoded, None, views, options)
+    found = audit_encoded(encoded, options)
     if len(sample) == len(frame):
         return found
     return with_notes(

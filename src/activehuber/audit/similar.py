@@ -52,12 +52,10 @@ class Similar:
         return [(int(place), float(value)) for place, value in pairs]
 
 
-def similar_rows(
-    model: HLRegressor, X: Rows, judged: Verdicts, order: np.ndarray, options: Options
-) -> Similar:
-    """For the worst labels the labels in use most similar to them; `order` is worst first."""
-    wanted = order[:MOST_EXPLAINED]
-    pool = np.flatnonzero(~judged.removed)
+def similar_rows(model: HLRegressor, X: Rows, judged: Verdicts, options: Options) -> Similar:
+    """For the worst labels the labels in use most similar to them."""
+    wanted = judged.order[:MOST_EXPLAINED]
+    pool = np.flatnonzero(~judged.flagged)
     notes: tuple[str, ...] = ()
     if len(pool) > MOST_COMPARED:
         rng = np.random.default_rng(options.random_state)

@@ -1,22 +1,21 @@
 """An audit in numbers and sentences.
 
-model, table, evidence -> counts, findings, notes, and the settings to get the same again
+model, table, verdicts -> counts, findings, notes, and the settings to get the same again
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import sklearn
 
 from activehuber.audit.choice import ChosenModel
-from activehuber.audit.evidence import Findings
-from activehuber.audit.inputs import Encoded, Options, TargetColumn
+from activehuber.audit.inputs import Encoded, Options
 from activehuber.audit.reasons import rough
 from activehuber.audit.verdicts import Verdicts
 from activehuber.estimators.regressor import HLRegressor
+from activehuber.report.summary import Summary
 from activehuber.runtime.messages import listed, shortened
 from activehuber.views import View
 
@@ -25,95 +24,42 @@ LITTLE_EXPLAINED = 0.2
 FEW_LABELS = 30
 
 
-@dataclass(frozen=True)
-class Summary:
-    """An audit in numbers and sentences.
-
-    Attributes
-    ----------
-    kind : {"regression", "classification"}
-    target : str
-    n_rows, n_labelled, n_unlabelled, n_not_believed, n_trusted : int
-    n_features : int
-        Numbers a row after the features were made.
-    scale : float or None
-        σ̂, the noise of the labels in units of the target; None for classes.
-    threshold : float or None
-        ξ of the fit; None where every class has its own.
-    explained : float
-        Share of the variance of the kept labels that the other rows explain (leave-one-out);
-        for classes the share of kept labels that the other rows agree with.
-    parameters : dict
-        What was chosen.
-    findings, notes : tuple of str
-        What was chosen and how sure it is; what was done to the table, and warnings.
-    settings : tuple of (name, value)
-        All that is needed to get the same numbers again.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from activehuber import audit
-    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-    >>> y = np.sin(X.ravel())
-    >>> y[7] = np.nan
-    >>> summary = audit(X, y).summary
-    >>> summary.kind, summary.n_labelled, summary.n_unlabelled
-    ('regression', 59, 1)
-    """
-
-    kind: str
-    target: str
-    n_rows: int
-    n_labelled: int
-    n_unlabelled: int
-    n_not_believed: int
-    n_trusted: int
-    n_features: int
-    scale: float | None
-    threshold: float | None
-    explained: float
-    parameters: dict[str, Any]
-    findings: tuple[str, ...]
-    notes: tuple[str, ...]
-    settings: tuple[tuple[str, str], ...]
-
-
 def summarise(
-    choice: ChosenModel, table: Encoded, evidence: Findings, options: Options
+    choice: ChosenModel,
+    table: Encoded,
+    judged: Verdicts,
+    options: Options,
+    notes: tuple[str, ...],
 ) -> Summary:
-    """Counts and sentences on a fit and its evidence."""
-    labels, features, n_rows = table.labels, table.features, len(table.rows)
-    judged = evidence.judged
-    model, regressor = choice.estimator, choice.regressor
-    parameters = dict(getattr(choice.selection, "best_params_", {}))
+    """Counts and sentences on a fit and its verdicts; `notes` say how these were found."""
+    n_rows, n_labelled, threshold = (
+        len(table.rows),
+        len(judged.rows),
+        choice.estimator.threshold_,
+    )
     explained = _explained(judged)
-    scale = None if labels.classify else float(model.scale_)
-    threshold = None if np.ndim(model.threshold_) else float(model.threshold_)
     return Summary(
-        kind="classification" if labels.classify else "regression",
-        target=labels.name,
+        kind="classification" if judged.classes else "regression",
+        target=table.labels.name,
         n_rows=n_rows,
-        n_labelled=len(judged.rows),
-        n_unlabelled=n_rows - len(judged.rows),
-        n_not_believed=int(np.count_nonzero(judged.removed)),
+        n_labelled=n_labelled,
+        n_unlabelled=n_rows - n_labelled,
+        n_flagged=int(np.count_nonzero(judged.flagged)),
         n_trusted=int(np.count_nonzero(judged.trusted)),
-        n_features=len(features.source_),
-        scale=scale,
-        threshold=threshold,
+        n_features=len(table.features.source_),
+        scale=None if judged.classes else judged.scale,
+        threshold=None if np.ndim(threshold) else float(threshold),
         explained=explained,
-        parameters=parameters,
-        findings=tuple(
-            _findings(choice, labels, judged, explained, scale, options.coverage, parameters)
-        ),
-        notes=(*features.sentences_, *evidence.notes, *choice.notes),
-        settings=_settings(choice, regressor, parameters, options, table),
+        parameters=choice.parameters,
+        findings=tuple(_findings(choice, judged, explained, options.coverage)),
+        notes=(*table.features.sentences_, *notes, *choice.notes),
+        settings=_settings(choice, table, options),
     )
 
 
 def _explained(judged: Verdicts) -> float:
-    """How well the other rows foretell the kept labels: R², or agreement for classes."""
-    kept = ~judged.removed
+    """How well the other rows predict the kept labels: R², or agreement for classes."""
+    kept = ~judged.flagged
     if judged.classes:
         return (
             float(np.mean(judged.given[kept] == judged.expected[kept])) if kept.any() else 0.0
@@ -125,13 +71,7 @@ def _explained(judged: Verdicts) -> float:
 
 
 def _findings(
-    choice: ChosenModel,
-    labels: TargetColumn,
-    judged: Verdicts,
-    explained: float,
-    scale: float | None,
-    coverage: float,
-    parameters: dict[str, Any],
+    choice: ChosenModel, judged: Verdicts, explained: float, coverage: float
 ) -> list[str]:
     """Sentences on what was chosen and how sure it is."""
     out = []
@@ -139,7 +79,7 @@ def _findings(
     dull = {"manifold": 0.0, "threshold": "adaptive"}
     said = {
         key: value
-        for key, value in parameters.items()
+        for key, value in choice.parameters.items()
         if key != "view_weights" and not (key in dull and dull[key] == value)
     }
     chosen = ", ".join(f"{key} {_short(value)}" for key, value in said.items())
@@ -148,13 +88,13 @@ def _findings(
         where = on if choice.selection_rows < len(judged.rows) else "all labels"
         out.append(f"Chosen on {where}: {chosen}.")
     out += _on_approximation(choice.regressor)
-    if labels.classify:
+    if judged.classes:
         out.append(f"The other rows agree with {explained:.0%} of the labels kept.")
     else:
         share = max(0.0, explained)
         out.append(f"The other rows explain {share:.0%} of the variance of the labels kept.")
-        out.append(f"A right label is off by about {rough(scale or 0.0)} (σ̂).")
-        kept = ~judged.removed
+        out.append(f"A right label is off by about {rough(judged.scale)} (σ̂).")
+        kept = ~judged.flagged
         # A label pulls the fit towards itself: it is asked of the fit without it.
         left_out = np.abs(choice.regressor.loo_residuals_[judged.rows])
         inside = left_out <= judged.half
@@ -184,18 +124,14 @@ def _on_approximation(regressor: HLRegressor) -> list[str]:
     words = {
         "nystrom": f"the {'kernels' if many else 'kernel'} at {approximation.n_components:,} "
         f"rows drawn at random {stand} for all rows",
-        "fourier": f"{basis.width:,} random waves stand for the kernel",
+        "fourier": f"{basis.width:,} random Fourier features stand for the kernel",
         "linear": "the features themselves stand for the kernel",
     }
     return [f"Approximated ({approximation.kind}): {words[approximation.kind]}."]
 
 
 def _settings(
-    choice: ChosenModel,
-    regressor: HLRegressor,
-    parameters: dict[str, Any],
-    options: Options,
-    table: Encoded,
+    choice: ChosenModel, table: Encoded, options: Options
 ) -> tuple[tuple[str, str], ...]:
     import platform
 
@@ -203,6 +139,7 @@ def _settings(
 
     import activehuber
 
+    regressor, parameters = choice.regressor, choice.parameters
     names = [f"{view.name}: " for view in regressor.views or ()] or [""]
     kernels = [
         f"{name}{view.kernel.name}, gamma {_short(view.kernel.gamma)}"

@@ -1,6 +1,6 @@
 """The audit of a table: from its columns and labels to all that was found.
 
-table -> numbers -> model -> evidence -> summary, tables, page
+table -> numbers -> model -> verdicts, path, similar rows -> tables, summary, page
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from activehuber.audit.choice import choose_and_fit, estimator_for
-from activehuber.audit.evidence import gather
+from activehuber.audit.choice import choose_and_fit
 from activehuber.audit.inputs import (
     AUTO,
     N_COMPONENTS,
@@ -26,21 +25,25 @@ from activehuber.audit.inputs import (
     check_trusted,
     hash_of,
     row_names,
-    say_nothing,
 )
 from activehuber.audit.outputs import (
     as_polars,
     is_polars,
+    label_lines,
     labels_table,
-    page_of,
+    points_of,
     predict_columns,
     predictions_table,
     table_csv,
 )
-from activehuber.audit.summary import Summary, summarise
+from activehuber.audit.similar import similar_rows
+from activehuber.audit.summary import summarise
+from activehuber.audit.threshold_path import follow_path
+from activehuber.audit.verdicts import judge
 from activehuber.data.encoding import TableFeatures, as_frame
 from activehuber.data.rows import ArrayRows, threads_for
 from activehuber.report.page import Report, render
+from activehuber.report.summary import Summary
 from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import shortened
 from activehuber.views import View
@@ -57,7 +60,7 @@ class Audit:
         its row, in which a label that was kept has its own say), `lower` and `upper` (the
         interval around `fitted`), `residual` (leave-one-out, in units of σ̂), `left_at` (the
         threshold ξ at which it left the free set; missing if it did not down to the fit's own
-        ξ), `quality`, `verdict` ("not believed", "kept" or "trusted") and `reason`, whose
+        ξ), `quality`, `verdict` ("flagged", "kept" or "trusted") and `reason`, whose
         "expected" is what the other labels say, without the label itself.
     predictions : pandas or polars DataFrame
         One row for each without a label: id or `row`, `prediction`, `lower`, `upper`; for
@@ -77,7 +80,7 @@ class Audit:
     >>> y[7] += 5
     >>> found = audit(X, y)
     >>> int(found.labels["row"].iloc[0]), found.labels["verdict"].iloc[0]
-    (8, 'not believed')
+    (8, 'flagged')
     """
 
     labels: Any
@@ -92,7 +95,7 @@ class Audit:
         return (
             f"Audit of {shortened(self.report.title)}: {summary.n_rows:,} rows, target "
             f"{shortened(summary.target)}\n"
-            f"{summary.n_not_believed:,} of {summary.n_labelled:,} labels not believed, "
+            f"{summary.n_flagged:,} of {summary.n_labelled:,} labels flagged, "
             f"{summary.n_unlabelled:,} without a label predicted\n"
             f"worst label: {shortened(names[0])} {shortened(row)}, {verdict}: "
             f"{shortened(reason, 200)}"
@@ -229,7 +232,7 @@ def audit(
     target: str | None = None,
     data_hash: str | None = None,
 ) -> Audit:
-    """Find the labels of a table not to believe, and predict the missing ones.
+    """Flag the doubtful labels of a table, and predict the missing ones.
 
     Parameters
     ----------
@@ -276,18 +279,21 @@ def audit(
     >>> table = spoilt.frame.drop(columns=["patient", "progression"])
     >>> found = audit(table, spoilt.frame["progression"], ids=spoilt.frame["patient"])
     >>> found.labels["verdict"].iloc[0]
-    'not believed'
+    'flagged'
     >>> len(found.predictions) == int(spoilt.frame["progression"].isna().sum())
     True
     """
     options = Options(
-        coverage,
-        max_selection_rows,
-        approximation,
-        n_components,
-        random_state,
-        progress or say_nothing,
-        title,
+        classify=classify,
+        views=views,
+        estimator=estimator,
+        coverage=coverage,
+        max_selection_rows=max_selection_rows,
+        approximation=approximation,
+        n_components=n_components,
+        random_state=random_state,
+        progress=progress,
+        title=title,
     )
     frame = as_frame(X)
     labels = TargetColumn.read(y, len(frame), classify=classify, name=target)
@@ -298,7 +304,7 @@ def audit(
     rows = ArrayRows(features.transform(frame))
     digest = data_hash or hash_of(frame, labels)
     encoded = Encoded(features, rows, labels, mask, names, id_name, digest, frame)
-    found = audit_encoded(encoded, estimator, views, options)
+    found = audit_encoded(encoded, options)
     if not is_polars(X):
         return found
     return replace(
@@ -306,30 +312,34 @@ def audit(
     )
 
 
-def audit_encoded(
-    table: Encoded, estimator: Any, views: Sequence[View] | None, options: Options
-) -> Audit:
+def audit_encoded(table: Encoded, options: Options) -> Audit:
     """The audit of a table whose columns are numbers already; see `audit`."""
-    tell = options.tell
-    estimator = estimator_for(estimator, views, table, options)
     with threads_for(len(table.rows)):
-        tell(0.05, "choosing parameters and fitting")
-        choice = choose_and_fit(estimator, table, options)
-        evidence = gather(choice, table, options)
-        tell(0.9, "predicting what is missing")
+        options.tell(0.05, "choosing parameters and fitting")
+        choice = choose_and_fit(table, options)
+        options.tell(0.7, "following the threshold")
+        path = follow_path(choice.regressor, table.labels)
+        options.tell(0.8, "looking for similar rows")
+        judged = judge(choice, table, options.coverage)
+        similar = similar_rows(choice.regressor, table.rows, judged, options)
+        options.tell(0.9, "predicting what is missing")
         rest = predictions_table(choice, table, options.coverage)
-    tell(0.95, "writing it down")
-    summary = summarise(choice, table, evidence, options)
-    report = page_of(options.title, summary, choice, table, evidence)
+    options.tell(0.95, "writing it down")
+    labels = labels_table(table, judged, similar, path.left_at)
+    summary = summarise(choice, table, judged, options, (*path.notes, *similar.notes))
+    names = table.names[judged.rows]
+    report = Report(
+        title=options.title,
+        summary=summary,
+        lines=label_lines(labels, judged, names, similar),
+        points=points_of(judged, names, summary.threshold),
+        path=path.drawn,
+    )
     model = Pipeline([("features", table.features), ("estimator", choice.estimator)])
-    return Audit(labels_table(table, evidence), rest, summary, model, report)
+    return Audit(labels, rest, summary, model, report)
 
 
 def with_notes(found: Audit, before: Sequence[str]) -> Audit:
     """The same audit with sentences in front of its notes."""
-    notes = (*before, *found.summary.notes)
-    return replace(
-        found,
-        summary=replace(found.summary, notes=notes),
-        report=replace(found.report, notes=notes),
-    )
+    summary = replace(found.summary, notes=(*before, *found.summary.notes))
+    return replace(found, summary=summary, report=replace(found.report, summary=summary))

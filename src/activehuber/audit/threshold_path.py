@@ -16,6 +16,7 @@ from activehuber.fitting.fit import reduced_gram
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
+from activehuber.report.page import PathSummary
 from activehuber.solver.newton import solve
 from activehuber.solver.path import Trail, follow
 
@@ -25,37 +26,58 @@ from activehuber.solver.path import Trail, follow
 PATH_LABELS, PATH_WORK = 1_500, 1.2e9
 WALK_LABELS, WALK_STEPS, FEWER_STEPS = 6_000, 24, 10
 
+# Falling thresholds of shape (K,), the states of labels at them of shape (K, l), 0 free and
+# ±1 bound, and a sentence to say of it or none.
+_Path = tuple[Vector, np.ndarray, str]
+
 
 @dataclass(frozen=True)
 class FollowedPath:
-    """Which labels are free at which threshold.
+    """Where labels left the free set.
 
     Attributes
     ----------
-    thresholds : ndarray of shape (K,)
-        Falling.
-    states : ndarray of shape (K, l), int
-        0 free, ±1 bound.
+    left_at : ndarray of shape (l,)
+        The threshold at which each label first became bound; NaN if it did not.
+    drawn : PathSummary or None
+        What the page draws of it.
+    notes : tuple of str
+        What to say of how it was found.
     """
 
-    thresholds: Vector
-    states: np.ndarray
+    left_at: Vector
+    drawn: PathSummary | None
+    notes: tuple[str, ...]
 
 
-def follow_path(
-    model: HLRegressor, labels: TargetColumn
-) -> tuple[FollowedPath | None, list[str]]:
-    """The path with all labels in use, down to the fit's own ξ, and what to say of it.
+def follow_path(model: HLRegressor, labels: TargetColumn) -> FollowedPath:
+    """The path with all labels in use, down to the fit's own ξ.
 
     That of the reduced problem: coefficients, most of the work of `huber_path`, are not needed.
     """
     count = int(np.count_nonzero(labels.given))
+    thresholds, states, note = _path_of(model, labels, count)
+    notes = (note,) if note else ()
+    if not len(thresholds):
+        return FollowedPath(np.full(count, np.nan), None, notes)
+    bound = states != 0
+    first = thresholds[np.argmax(bound, axis=0)]
+    left_at = np.where(np.any(bound, axis=0), first, np.nan)
+    drawn = None
+    if len(thresholds) > 1:
+        free = np.count_nonzero(~bound, axis=1)
+        drawn = PathSummary(thresholds, free, float(model.threshold_))
+    return FollowedPath(left_at, drawn, notes)
+
+
+def _path_of(model: HLRegressor, labels: TargetColumn, count: int) -> _Path:
+    """The path if it can be followed, and what to say of it."""
     if model.result_.settings.approximation is not None:
-        return None, ["With an approximation no path over the threshold is followed."]
+        return _no_path("With an approximation no path over the threshold is followed.")
     if model.result_.data.several_targets:
-        return None, ["With more than two classes no path over the threshold is followed."]
+        return _no_path("With more than two classes no path over the threshold is followed.")
     if count > WALK_LABELS:
-        return None, [f"Above {WALK_LABELS} labels no path over the threshold is followed."]
+        return _no_path(f"Above {WALK_LABELS} labels no path over the threshold is followed.")
     problem = _problem_of_all(model, labels)
     stop = float(model.threshold_)
     lowest = stop if 0.0 < stop < np.inf else None
@@ -65,7 +87,11 @@ def follow_path(
             return _exact_path(follow(problem, lowest, most))
         return _walk(problem, lowest)
     except BreakdownError:
-        return None, ["The path over the threshold is too ill-conditioned to be followed."]
+        return _no_path("The path over the threshold is too ill-conditioned to be followed.")
+
+
+def _no_path(note: str) -> _Path:
+    return np.empty(0), np.empty((0, 0)), note
 
 
 def _problem_of_all(model: HLRegressor, labels: TargetColumn) -> Problem:
@@ -86,17 +112,15 @@ def _problem_of_all(model: HLRegressor, labels: TargetColumn) -> Problem:
     )
 
 
-def _exact_path(trail: Trail) -> tuple[FollowedPath, list[str]]:
-    path = FollowedPath(trail.thresholds, trail.states)
-    if trail.complete:
-        return path, []
-    return path, [
+def _exact_path(trail: Trail) -> _Path:
+    note = (
         f"The path over the threshold was followed from {trail.thresholds[0]:.3g} down to "
         f"{trail.thresholds[-1]:.3g}; labels that left the free set below do not say where."
-    ]
+    )
+    return trail.thresholds, trail.states, "" if trail.complete else note
 
 
-def _walk(problem: Problem, lowest: float | None) -> tuple[FollowedPath | None, list[str]]:
+def _walk(problem: Problem, lowest: float | None) -> _Path:
     """Solutions at some thresholds, each started at the last."""
     gram, steps = problem.gram, WALK_STEPS
     assert isinstance(gram, DenseGram)
@@ -108,7 +132,7 @@ def _walk(problem: Problem, lowest: float | None) -> tuple[FollowedPath | None, 
     solution = solve(problem, np.inf, source=source)
     first = float(np.max(np.abs(problem.y - solution.intercept - solution.fitted)))
     if first == 0.0:
-        return None, []
+        return _no_path("")
     last = min(first / 1.001, lowest or 1e-3 * first)
     thresholds = np.geomspace(first, last, steps)
     states = np.zeros((steps, len(problem.y)), dtype=np.int8)
@@ -119,13 +143,4 @@ def _walk(problem: Problem, lowest: float | None) -> tuple[FollowedPath | None, 
         f"The path over the threshold was walked in {steps} steps; left_at is the first "
         "of them at which a label was bound."
     )
-    return FollowedPath(thresholds, states), [note]
-
-
-def left_at(path: FollowedPath | None, count: int) -> Vector:
-    """The threshold at which each label first became bound, shape (l,); NaN if it did not."""
-    if path is None:
-        return np.full(count, np.nan)
-    bound = np.abs(path.states) == 1
-    first = np.argmax(bound, axis=0)
-    return np.where(np.any(bound, axis=0), path.thresholds[first], np.nan)
+    return thresholds, states, note

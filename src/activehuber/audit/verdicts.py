@@ -1,4 +1,4 @@
-"""What a fit says of every label: expected or not, believed or not, worst first.
+"""What a fit says of every label: expected or not, flagged or kept, worst first.
 
 a fitted model, labels -> residual, quality and verdict a label -> their order
 """
@@ -6,18 +6,18 @@ a fitted model, labels -> residual, quality and verdict a label -> their order
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
-from activehuber._typing import Mask, Vector
+from activehuber._typing import Mask, Matrix, Vector
 from activehuber.audit.choice import ChosenModel
-from activehuber.audit.inputs import TargetColumn
+from activehuber.audit.inputs import Encoded
 from activehuber.data.writing import plain_text
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.intervals import half_width
 
-NOT_BELIEVED, KEPT, TRUSTED = "not believed", "kept", "trusted"
+FLAGGED, KEPT, TRUSTED = "flagged", "kept", "trusted"
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,9 @@ class Verdicts:
         `expected` is what the other rows say, without the label itself.
     half : float
         Half the width of the intervals; NaN for classes.
+    residual : leave-one-out residuals in units of the noise
+    scale : float
+        σ̂, of several classes the largest.
     """
 
     rows: np.ndarray
@@ -39,94 +42,82 @@ class Verdicts:
     expected: Vector
     half: float
     residual: Vector
+    scale: float
     quality: Vector
-    removed: Mask
+    flagged: Mask
     trusted: Mask
     classes: tuple[str, ...]
 
     @property
     def verdicts(self) -> np.ndarray:
         """The words, shape (l,), object: every label points to one of three."""
-        words = np.array([KEPT, NOT_BELIEVED, TRUSTED], dtype=object)
-        return words[np.where(self.trusted, 2, self.removed.astype(int))]
+        words = np.array([KEPT, FLAGGED, TRUSTED], dtype=object)
+        return words[np.where(self.trusted, 2, self.flagged.astype(int))]
 
-    @property
-    def lower(self) -> Vector:
-        """Lower ends of the intervals."""
-        return self.fitted - self.half
+    @cached_property
+    def order(self) -> np.ndarray:
+        """Places of the labels, worst first: by quality, residual, row."""
+        quality = np.where(np.isnan(self.quality), np.inf, self.quality)
+        return np.lexsort((self.rows, -np.abs(self.residual), quality))
 
-    @property
-    def upper(self) -> Vector:
-        """Upper ends."""
-        return self.fitted + self.half
+    def as_labels(self, numbers: Vector) -> np.ndarray:
+        """Numbers such as `given` as they came: names of classes, or the numbers."""
+        if not self.classes:
+            return numbers
+        return np.array(self.classes, dtype=object)[numbers.astype(int)]
 
 
-def judge(
-    choice: ChosenModel, labels: TargetColumn, trusted: Mask, coverage: float
-) -> Verdicts:
+def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
     """What the model says of every label that was given."""
+    labels, model = table.labels, choice.estimator
     rows = np.flatnonzero(labels.given)
-    model = choice.estimator
-    shared = {
-        "rows": rows,
-        "quality": np.asarray(model.label_quality_, dtype=np.float64)[rows],
-        "removed": np.asarray(model.removed_)[rows],
-        "trusted": trusted[rows],
-    }
+    flagged = np.asarray(model.removed_)[rows]
+    residuals, left_out = (
+        np.asarray(r)[rows] for r in (model.residuals_, model.loo_residuals_)
+    )
+    scale, half, classes = np.asarray(choice.regressor.scale_), np.nan, []
     if labels.classify:
-        return _judge_classes(model, labels, rows, shared)
-    given = labels.values[rows].astype(np.float64)
-    left_out = np.asarray(model.loo_residuals_)[rows]
-    used = ~shared["removed"]
-    weights = model.result_.data.weights[rows[used]]
-    return Verdicts(
-        given=given,
-        fitted=given - np.asarray(model.residuals_)[rows],
-        expected=given - left_out,
-        # That of `predict_interval`, without another pass over the rows.
-        half=half_width(left_out[used], weights, coverage),
-        residual=_in_units(left_out, float(model.scale_)),
-        classes=(),
-        **shared,
-    )
-
-
-def _judge_classes(
-    model: HLClassifier, labels: TargetColumn, rows: np.ndarray, shared: dict[str, Any]
-) -> Verdicts:
-    classes = [plain_text(name) for name in model.classes_]
-    place = {name: number for number, name in enumerate(classes)}
-    own = np.array([place[str(value)] for value in labels.values[rows]])
-    left_out = np.asarray(model.loo_residuals_)[rows]
-    residuals = np.asarray(model.residuals_)[rows]
-    if left_out.ndim == 1:
-        codes = 2.0 * own - 1.0
-        fitted, expected = (codes - each > model.cut_ for each in (residuals, left_out))
-        residual = _in_units(left_out, float(model.estimator_.scale_))
+        classes = [plain_text(name) for name in model.classes_]
+        place = {name: number for number, name in enumerate(classes)}
+        given = np.array([place[str(value)] for value in labels.values[rows]])
+        fitted, expected, left_out = _of_classes(model, given, residuals, left_out)
+        scale = scale[given] if scale.ndim else scale
     else:
-        codes = np.where(own[:, None] == np.arange(len(classes)), 1.0, -1.0)
-        fitted, expected = (np.argmax(codes - e, axis=1) for e in (residuals, left_out))
-        mine = left_out[np.arange(len(rows)), own]
-        residual = _in_units(mine, np.asarray(model.estimator_.scale_)[own])
+        given = labels.values[rows].astype(np.float64)
+        fitted, expected = given - residuals, given - left_out
+        weights = model.result_.data.weights[rows[~flagged]]
+        # That of `predict_interval`, without another pass over the rows.
+        half = half_width(left_out[~flagged], weights, coverage)
     return Verdicts(
-        given=own.astype(np.float64),
-        fitted=fitted.astype(np.float64),
-        expected=expected.astype(np.float64),
-        half=np.nan,
-        residual=residual,
+        rows=rows,
+        given=given.astype(np.float64),
+        fitted=fitted,
+        expected=expected,
+        half=half,
+        residual=_in_units(left_out, scale),
+        scale=float(np.max(choice.regressor.scale_)),
+        quality=np.asarray(model.label_quality_, dtype=np.float64)[rows],
+        flagged=flagged,
+        trusted=table.trusted[rows],
         classes=tuple(classes),
-        **shared,
     )
 
 
-def _in_units(values: Vector, scale: float | Vector) -> Vector:
+def _of_classes(
+    model: HLClassifier, given: np.ndarray, residuals: Matrix, left_out: Matrix
+) -> tuple[Vector, Vector, Vector]:
+    """The classes fitted and expected by their number, and the residual of the given one."""
+    if left_out.ndim == 1:
+        codes, own = 2.0 * given - 1.0, left_out
+        fitted, expected = (codes - each > model.cut_ for each in (residuals, left_out))
+    else:
+        codes = np.where(given[:, None] == np.arange(left_out.shape[1]), 1.0, -1.0)
+        fitted, expected = (np.argmax(codes - e, axis=1) for e in (residuals, left_out))
+        own = left_out[np.arange(len(given)), given]
+    return fitted.astype(np.float64), expected.astype(np.float64), own
+
+
+def _in_units(values: Vector, scale: Vector) -> Vector:
     """values / scale; without noise, 0 for what fits and ±inf for what does not."""
-    scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), values.shape)
     far = np.where(values == 0.0, 0.0, np.copysign(np.inf, values))
     return np.where(scale > 0.0, values / np.where(scale > 0.0, scale, 1.0), far)
-
-
-def worst_first(judged: Verdicts) -> np.ndarray:
-    """The order of labels: by quality, then by the size of the residual, then by row."""
-    quality = np.where(np.isnan(judged.quality), np.inf, judged.quality)
-    return np.lexsort((judged.rows, -np.abs(judged.residual), quality))

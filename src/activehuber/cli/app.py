@@ -25,7 +25,7 @@ from activehuber.runtime.streams import unprinted
 TRACEBACK = "ACTIVEHUBER_TRACEBACK"
 app = typer.Typer(
     name="activehuber",
-    help="Find the labels of a table not to believe, and predict the missing ones.",
+    help="Flag the doubtful labels of a table, and predict the missing ones.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -135,4 +135,4 @@ def _root(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Find the labels of a table not to believe, and predict the missing ones."""
+    """Flag the doubtful labels of a table, and predict the missing ones."""

@@ -30,7 +30,7 @@ FILES = ("labels.csv", "predictions.csv", "report.html", "model.skops")
 # labels.csv holds what a person needs; the page has the rest.
 NOT_IN_CSV = ("residual", "left_at")
 SHOWN = 10
-# Labels not believed that --json lists, worst first; n_not_believed has their number.
+# Flagged labels that --json lists, worst first; n_flagged has their number.
 MOST_IN_JSON = 20_000
 COVERAGE = 0.9
 VIEW_KEYS = ("name", "columns", "kernel", "gamma", "degree", "coef0")
@@ -94,7 +94,7 @@ def audit_command(
         Path, typer.Option("-o", "--output", help="Folder for the files.")
     ] = Path("out"),
 ) -> None:
-    """Find the labels not to believe; write labels, predictions, a page and the model."""
+    """Flag the doubtful labels; write labels, predictions, a page and the model."""
     started = time.perf_counter()
     _check_engine(engine, scheduler)
     asked = _Asked(
@@ -367,11 +367,11 @@ def _as_json(found: Audit, output: Path, spent: _Spent) -> dict[str, Any]:
     summary = plain(asdict(found.summary))
     summary["settings"] = dict(summary["settings"])
     files = {Path(name).stem: str(output / name) for name in FILES}
-    labels = found.labels[found.labels["verdict"] == "not believed"].head(MOST_IN_JSON)
+    labels = found.labels[found.labels["verdict"] == "flagged"].head(MOST_IN_JSON)
     shown = [name for name in labels.columns if name not in NOT_IN_CSV]
     return {
         **summary,
-        "not_believed": [
+        "flagged": [
             plain(dict(zip(shown, row, strict=True)))
             for row in labels[shown].itertuples(index=False)
         ],
@@ -392,19 +392,19 @@ def _show(found: Audit, path: Path, output: Path, spent: _Spent) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=120)
-    bad = summary.n_not_believed
+    bad = summary.n_flagged
     headline = Text.assemble(
         ("\n" + one_line(path.name), "bold"),
         f" · {one_line(summary.target)} · ",
         (
-            f"{bad:,} of {count_of(summary.n_labelled, 'label')} not believed",
+            f"{bad:,} of {count_of(summary.n_labelled, 'label')} flagged",
             "bold red" * (bad > 0),
         ),
         f" · {summary.n_trusted:,} trusted" * (summary.n_trusted > 0),
         f" · {count_of(summary.n_unlabelled, 'prediction')}\n",
     )
     console.print(headline)
-    worst = found.labels[found.labels["verdict"] == "not believed"].head(SHOWN)
+    worst = found.labels[found.labels["verdict"] == "flagged"].head(SHOWN)
     if len(worst):
         grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
         name = str(found.labels.columns[0])

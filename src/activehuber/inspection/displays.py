@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -26,16 +28,6 @@ def _pyplot() -> Any:
     return plt
 
 
-def _two_axes(ax: Any, rows: int, columns: int, **layout: Any) -> np.ndarray:
-    """The two given Axes, or those of a new figure."""
-    if ax is None:
-        _, ax = _pyplot().subplots(rows, columns, layout="constrained", **layout)
-    axes = np.asarray(ax, dtype=object).ravel()
-    if len(axes) != 2:
-        raise ValueError(f"ax must hold two Axes, got {len(axes)}")
-    return axes
-
-
 def _check_regressor(estimator: Any, target: int) -> None:
     """Raise unless `estimator` is a fitted HLRegressor with such a target."""
     if not isinstance(estimator, HLRegressor):
@@ -46,7 +38,47 @@ def _check_regressor(estimator: Any, target: int) -> None:
         raise ValueError(f"target must be from 0 to {n_targets - 1}, got {target!r}")
 
 
-class ViewDisplay:
+class _TwoAxes(ABC):
+    """A picture on two Axes, those given or those of a new figure."""
+
+    _layout: ClassVar[Mapping[str, Any]]
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : array of two matplotlib Axes, default=None
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressor, LabelQualityDisplay
+        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
+        >>> model = HLRegressor(gamma=1.0, alpha=1e-2).fit(X, np.sin(3 * X.ravel()))
+        >>> display = LabelQualityDisplay.from_estimator(model)
+        >>> len(display.plot().axes_)         # once more, on axes of its own
+        2
+        """
+        if ax is None:
+            _, ax = _pyplot().subplots(layout="constrained", **self._layout)
+        axes = np.asarray(ax, dtype=object).ravel()
+        if len(axes) != 2:
+            raise ValueError(f"ax must hold two Axes, got {len(axes)}")
+        self.axes_, self.figure_ = axes, axes[0].figure
+        self._draw(*axes)
+        return self
+
+    @abstractmethod
+    def _draw(self, first: Any, second: Any) -> None:
+        """Draw on the two."""
+
+
+class ViewDisplay(_TwoAxes):
     """The weight of each view and its part of the prediction.
 
     Parameters
@@ -76,6 +108,8 @@ class ViewDisplay:
     >>> [text.get_text() for text in display.axes_[0].get_yticklabels()]
     ['size', 'texture']
     """
+
+    _layout: ClassVar = {"nrows": 1, "ncols": 2, "figsize": (9, 3.6), "width_ratios": (1, 2)}
 
     def __init__(
         self, *, names: list[str], shares: Vector, parts: Matrix, prediction: Vector
@@ -129,32 +163,9 @@ class ViewDisplay:
         )
         return display.plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> ViewDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : array of two matplotlib Axes, default=None
-
-        Returns
-        -------
-        ViewDisplay
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLRegressor, ViewDisplay
-        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
-        >>> model = HLRegressor(gamma=1.0).fit(X, np.sin(X.ravel()))
-        >>> display = ViewDisplay.from_estimator(model, X)
-        >>> len(display.plot().axes_)         # once more, on axes of its own
-        2
-        """
-        axes = self.axes_ = _two_axes(ax, 1, 2, figsize=(9, 3.6), width_ratios=(1, 2))
-        self.figure_ = axes[0].figure
-        self._draw_weights(axes[0])
-        self._draw_parts(axes[1])
-        return self
+    def _draw(self, weights: Any, parts: Any) -> None:
+        self._draw_weights(weights)
+        self._draw_parts(parts)
 
     def _draw_weights(self, ax: Any) -> None:
         rows = np.arange(len(self.names))
@@ -187,7 +198,7 @@ class ViewDisplay:
         return [values[i % len(values)] for i in range(len(self.names))]
 
 
-class ThresholdPathDisplay:
+class ThresholdPathDisplay(_TwoAxes):
     """Residuals over the threshold, and how many labels are free and bound.
 
     Parameters
@@ -213,6 +224,14 @@ class ThresholdPathDisplay:
     >>> display.axes_[1].get_xlabel()
     'threshold ξ'
     """
+
+    _layout: ClassVar = {
+        "nrows": 2,
+        "ncols": 1,
+        "figsize": (7, 6),
+        "height_ratios": (2, 1),
+        "sharex": True,
+    }
 
     def __init__(self, *, path: ThresholdPath, threshold: float | None = None) -> None:
         self.path = path
@@ -291,31 +310,7 @@ class ThresholdPathDisplay:
             raise ValueError("the path has one breakpoint only: there is nothing to draw")
         return cls(path=path, threshold=threshold).plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> ThresholdPathDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : array of two matplotlib Axes, default=None
-
-        Returns
-        -------
-        ThresholdPathDisplay
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import ThresholdPathDisplay, huber_path
-        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
-        >>> path = huber_path(X, np.sin(3 * X.ravel()), gamma=1.0, alpha=1e-2)
-        >>> display = ThresholdPathDisplay.from_path(path)
-        >>> len(display.plot().axes_)         # once more, on axes of its own
-        2
-        """
-        axes = self.axes_ = _two_axes(
-            ax, 2, 1, figsize=(7, 6), height_ratios=(2, 1), sharex=True
-        )
-        self.figure_ = axes[0].figure
+    def _draw(self, above: Any, below: Any) -> None:
         path, mark = self.path, self.threshold or 0.0
         mark = mark if np.isfinite(mark) else 0.0
         in_use = ~np.isnan(path.y)
@@ -325,16 +320,15 @@ class ThresholdPathDisplay:
         residuals = np.concatenate([residuals[:1], residuals])
         bound = path.states[:, in_use] != 0
         bound = np.concatenate([np.zeros_like(bound[:1]), bound])
-        self._draw_residuals(axes[0], xi, residuals, bound)
-        self._draw_numbers(axes[1], xi, bound)
-        for each in axes:
+        self._draw_residuals(above, xi, residuals, bound)
+        self._draw_numbers(below, xi, bound)
+        for each in (above, below):
             each.set_xscale("log")
             each.set_xlim(xi[-1], xi[0])
             if mark > 0.0:
                 each.axvline(mark, color="0.2", ls="--", lw=1.2, label="ξ of the fit")
             each.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
-        axes[1].set_xlabel("threshold ξ")
-        return self
+        below.set_xlabel("threshold ξ")
 
     def _draw_residuals(self, ax: Any, xi: Vector, residuals: Matrix, bound: Mask) -> None:
         # Lines in ξ are curves over log ξ: more points than the breakpoints are needed.
@@ -367,8 +361,8 @@ class ThresholdPathDisplay:
         ax.set_ylim(-0.02 * bound.shape[1], 1.05 * bound.shape[1])
 
 
-class LabelQualityDisplay:
-    """Each label beside what the other labels say of it, and how far it is believed.
+class LabelQualityDisplay(_TwoAxes):
+    """Each label beside what the other labels say of it, and its quality.
 
     Parameters
     ----------
@@ -395,6 +389,8 @@ class LabelQualityDisplay:
     >>> int(display.removed.sum())
     4
     """
+
+    _layout: ClassVar = {"nrows": 1, "ncols": 2, "figsize": (9, 3.8)}
 
     def __init__(
         self, *, labels: Vector, predicted: Vector, quality: Vector, removed: Mask
@@ -449,36 +445,13 @@ class LabelQualityDisplay:
         )
         return display.plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> LabelQualityDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : array of two matplotlib Axes, default=None
-
-        Returns
-        -------
-        LabelQualityDisplay
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLRegressor, LabelQualityDisplay
-        >>> X = np.linspace(0, 6, 40).reshape(-1, 1)
-        >>> model = HLRegressor(gamma=1.0, alpha=1e-2).fit(X, np.sin(3 * X.ravel()))
-        >>> display = LabelQualityDisplay.from_estimator(model)
-        >>> len(display.plot().axes_)         # once more, on axes of its own
-        2
-        """
-        axes = self.axes_ = _two_axes(ax, 1, 2, figsize=(9, 3.8))
-        self.figure_ = axes[0].figure
+    def _draw(self, labels: Any, quality: Any) -> None:
         groups = (
             (~self.removed, COLOURS[0], MARKERS[0], f"kept ({int((~self.removed).sum())})"),
-            (self.removed, COLOURS[1], MARKERS[1], f"removed ({int(self.removed.sum())})"),
+            (self.removed, COLOURS[1], MARKERS[1], f"flagged ({int(self.removed.sum())})"),
         )
-        self._draw_labels(axes[0], groups)
-        self._draw_quality(axes[1], groups)
-        return self
+        self._draw_labels(labels, groups)
+        self._draw_quality(quality, groups)
 
     def _draw_labels(self, ax: Any, groups: Any) -> None:
         ends = [float(np.min(self.predicted)), float(np.max(self.predicted))]
@@ -506,6 +479,6 @@ class LabelQualityDisplay:
         ax.set_yscale("symlog", linthresh=10)
         ax.set_xlim(0.0, 1.0)
         ax.set_ylim(bottom=0)
-        ax.set_xlabel("label quality (removed below ½)")
+        ax.set_xlabel("label quality (flagged below ½)")
         ax.set_ylabel("labels")
-        ax.set_title("how far labels are believed")
+        ax.set_title("quality of the labels")

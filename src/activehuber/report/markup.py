@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from html import escape
 from importlib import resources
+from string import Template
 
 import numpy as np
 
@@ -61,6 +62,33 @@ def policy(style: str, script: str) -> str:
     )
 
 
+def fill_page(name: str, title: str, headline: str, **parts: str) -> str:
+    """The page `name`.html with its own and the common style and script.
+
+    Parameters
+    ----------
+    name : str
+        Of its files: `name`.html, `name`.css, `name`.js.
+    title, headline : str
+        Plain text.
+    **parts : str
+        What else its template asks for, in HTML.
+    """
+    style, script = (
+        resource("common.css", f"{name}.css"),
+        resource("theme.js", f"{name}.js"),
+    )
+    return Template(resource(f"{name}.html")).substitute(
+        policy=policy(style, script),
+        page_title=html_text(f"{headline} – {title}"),
+        style=style,
+        script=script,
+        title=html_text(title),
+        headline=escape(headline),
+        **parts,
+    )
+
+
 # Control characters, lone surrogates (not UTF-8) and marks that turn the reading direction
 # of what follows them.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]+")
@@ -92,13 +120,18 @@ def section(heading: str, body: str) -> str:
     return f"<section><h2>{escape(heading)}</h2>{body}</section>" if body else ""
 
 
+def named_values(name: str, pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and values as a list in HTML, of the class `name`; nothing without any."""
+    items = "".join(
+        f"<div><dt>{html_text(what)}</dt><dd>{html_text(value, LONGEST_SENTENCE)}</dd></div>"
+        for what, value in pairs[:MAX_ITEMS]
+    )
+    return f'<dl class="{name}">{items}</dl>' if items else ""
+
+
 def settings_list(settings: Sequence[tuple[str, str]]) -> str:
     """Names and values in HTML."""
-    pairs = "".join(
-        f"<div><dt>{html_text(name)}</dt><dd>{html_text(value, LONGEST_SENTENCE)}</dd></div>"
-        for name, value in settings[:MAX_ITEMS]
-    )
-    return f'<dl class="settings">{pairs}</dl>' if pairs else ""
+    return named_values("settings", settings)
 
 
 # --- numbers --------------------------------------------------------------------------------

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from html import escape
-from string import Template
 from typing import Any
 
 import numpy as np
@@ -28,23 +27,24 @@ from activehuber.report.markup import (
     axis_for,
     cross,
     dots,
+    fill_page,
     format_number,
     html_text,
+    named_values,
     percent,
     plain_text,
     plot,
-    policy,
-    resource,
     section,
     sentence_list,
     settings_list,
 )
+from activehuber.report.summary import Summary
 
 # What keeps the page below 2 MB, whatever the table holds.
 MAX_LINES = 2_000
 MAX_LINES_BYTES = 1_000_000
 MAX_KEPT_MARKS = 3_000
-MAX_REMOVED_MARKS = 800
+MAX_FLAGGED_MARKS = 800
 MAX_PATH_POINTS = 1_000
 MAX_NEIGHBOURS = 10
 MAX_CLASSES = 12
@@ -55,8 +55,7 @@ STATIC_LINES = 50
 # Columns whose numbers are typically as large as this are written with powers of ten.
 LONGEST_TYPICAL = 10_000_000
 
-VERDICTS = ("not believed", "kept", "trusted")
-VERDICT_CLASS = {"not believed": "removed", "kept": "kept", "trusted": "trusted"}
+VERDICTS = ("flagged", "kept", "trusted")
 
 
 @dataclass(frozen=True)
@@ -89,14 +88,14 @@ class LabelLine:
     given, fitted : float or str
         str: the name of a class.
     lower, upper : float or None
-        Ends of the interval around `fitted`; None for classes.
+        Ends of the interval around `fitted`; None or NaN for classes.
     residual : float
         Leave-one-out residual in units of σ̂.
     left_at : float or None
-        Threshold at which the label left the free set; None: never within the path.
+        Threshold at which the label left the free set; None or NaN: never within the path.
     quality : float
         In [0, 1], low is bad.
-    verdict : {"not believed", "kept", "trusted"}
+    verdict : {"flagged", "kept", "trusted"}
     reason : str
         A sentence.
     neighbours : tuple of Neighbour
@@ -128,8 +127,7 @@ class Points:
         For classes: their numbers, counted from 0 along `classes`.
     residual : ndarray of shape (n_labelled,)
         Leave-one-out residuals in units of σ̂.
-    removed : ndarray of shape (n_labelled,), bool
-        Labels that are not believed.
+    flagged : ndarray of shape (n_labelled,), bool
     threshold : float
         ξ in the unit of `residual`: the band of the picture. NaN or inf: no band.
     classes : tuple of str
@@ -140,33 +138,33 @@ class Points:
     given: Vector
     fitted: Vector
     residual: Vector
-    removed: Mask
+    flagged: Mask
     threshold: float
     classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        columns = (self.row, self.given, self.fitted, self.residual, self.removed)
+        columns = (self.row, self.given, self.fitted, self.residual, self.flagged)
         lengths = {len(column) for column in columns}
         if len(lengths) != 1:
             raise ValueError(f"the arrays of Points must be of one length, got {lengths}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PathSummary:
     """How many labels are free at each threshold.
 
     Attributes
     ----------
-    thresholds : tuple of float
+    thresholds : array-like of float
         Decreasing, in units of the target.
-    free : tuple of int
+    free : array-like of int
         Free labels at each of them.
     chosen : float
         The ξ of the fit.
     """
 
-    thresholds: tuple[float, ...]
-    free: tuple[int, ...]
+    thresholds: Vector | Sequence[float]
+    free: np.ndarray | Sequence[int]
     chosen: float
 
 
@@ -178,44 +176,19 @@ class Report:
     ----------
     title : str
         For example the name of the file.
-    target : str
-        Name of the column with the labels.
-    kind : {"regression", "classification"}
-    n_rows, n_labelled, n_unlabelled, n_removed : int
-    scale : float or None
-        σ̂ in units of the target.
+    summary : Summary
+        What it says in numbers and sentences.
     lines : tuple of LabelLine
         All labels or the worst ones, worst first.
     points : Points
     path : PathSummary or None
-    findings : tuple of str
-        Sentences for the summary: what was chosen and how sure it is.
-    notes : tuple of str
-        Sentences: what was done to the features, warnings.
-    settings : tuple of (name, value)
-        Parameters, versions, seed, hash of the data, certificate.
     """
 
     title: str
-    target: str
-    kind: str
-    n_rows: int
-    n_labelled: int
-    n_unlabelled: int
-    n_removed: int
-    scale: float | None
+    summary: Summary
     lines: tuple[LabelLine, ...]
     points: Points
     path: PathSummary | None
-    findings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    settings: tuple[tuple[str, str], ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("regression", "classification"):
-            raise ValueError(
-                f'kind must be "regression" or "classification", got {self.kind!r}'
-            )
 
 
 def render(report: Report) -> str:
@@ -231,43 +204,37 @@ def render(report: Report) -> str:
         To be written as UTF-8. Below 2 MB: the table holds the worst 2,000 labels (fewer if
         their texts are long), and the pictures a sample of the labels that were kept.
     """
-    style, script = resource("common.css", "report.css"), resource("theme.js", "report.js")
-    shown = _fitting_lines(report.lines)
-    digits = _digits_of(report)
-    headline = _headline(report.n_removed, report.n_labelled)
-    return Template(resource("report.html")).substitute(
-        policy=policy(style, script),
-        page_title=html_text(f"{headline} – {report.title}"),
-        style=style,
-        script=script,
+    summary, shown, digits = report.summary, _fitting_lines(report.lines), _digits_of(report)
+    return fill_page(
+        "report",
+        report.title,
+        _headline(summary.n_flagged, summary.n_labelled),
         data=_json(_payload(shown, digits)),
-        title=html_text(report.title),
-        target=html_text(report.target),
-        headline=escape(headline),
+        target=html_text(summary.target),
         figures=_figures(report, digits),
-        findings=sentence_list(report.findings),
+        findings=sentence_list(summary.findings),
         plots=_plots(report, len(shown), digits),
-        table_note=escape(_table_note(len(shown), report.n_labelled)),
+        table_note=escape(_table_note(len(shown), summary.n_labelled)),
         static_note=escape(_static_note(len(shown))),
-        table_class=_table_class(report.kind, shown),
+        table_class=_table_class(summary.kind, shown),
         verdict_options=_verdict_options([line.verdict for line in shown]),
         rows="".join(_static_row(rank, line, digits) for rank, line in _first(shown)),
-        notes=section("What was done to the table", sentence_list(report.notes)),
-        settings=section("Settings and proof", settings_list(report.settings)),
+        notes=section("What was done to the table", sentence_list(summary.notes)),
+        settings=section("Settings and proof", settings_list(summary.settings)),
     )
 
 
 # --- text -----------------------------------------------------------------------------------
 
 
-def _headline(n_removed: int, n_labelled: int) -> str:
-    if n_labelled < 2 and not n_removed:
-        return "The only label is believed" if n_labelled else "There are no labels"
-    if not n_removed:
-        return f"All {n_labelled:,} labels are believed"
+def _headline(n_flagged: int, n_labelled: int) -> str:
+    if n_labelled < 2 and not n_flagged:
+        return "The only label is not flagged" if n_labelled else "There are no labels"
+    if not n_flagged:
+        return f"None of the {n_labelled:,} labels is flagged"
     labels = "label" if n_labelled == 1 else "labels"
-    are = "is" if n_removed == 1 else "are"
-    return f"{n_removed:,} of {n_labelled:,} {labels} {are} not believed"
+    are = "is" if n_flagged == 1 else "are"
+    return f"{n_flagged:,} of {n_labelled:,} {labels} {are} flagged"
 
 
 def _table_note(n_shown: int, n_labelled: int) -> str:
@@ -349,20 +316,21 @@ def _value(value: float | str | None, decimals: int) -> str:
 
 def _figures(report: Report, digits: Digits) -> str:
     """The numbers of the summary."""
-    share = report.n_removed / report.n_labelled if report.n_labelled else 0.0
+    summary, path = report.summary, report.path
+    share = summary.n_flagged / summary.n_labelled if summary.n_labelled else 0.0
     pairs = [
-        ("Rows", f"{report.n_rows:,}"),
-        ("With a label", f"{report.n_labelled:,}"),
-        ("Without one", f"{report.n_unlabelled:,}"),
-        ("Not believed", f"{100 * share:.1f} %"),
+        ("Rows", f"{summary.n_rows:,}"),
+        ("With a label", f"{summary.n_labelled:,}"),
+        ("Without one", f"{summary.n_unlabelled:,}"),
+        ("Flagged", f"{100 * share:.1f} %"),
     ]
-    if report.scale is not None and math.isfinite(report.scale):
+    if summary.scale is not None and math.isfinite(summary.scale):
         # Three digits: it is an estimate.
-        scale = float(f"{report.scale:.3g}")
+        scale = float(f"{summary.scale:.3g}")
         pairs.append(("Noise σ̂", format_number(scale, max(_decimals([scale]) - 1, 0))))
-    if report.path is not None and math.isfinite(report.path.chosen):
-        pairs.append(("Threshold ξ", format_number(report.path.chosen, digits.threshold)))
-    return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in pairs)
+    if path is not None and math.isfinite(path.chosen):
+        pairs.append(("Threshold ξ", format_number(path.chosen, digits.threshold)))
+    return named_values("figures", pairs)
 
 
 # --- the table ------------------------------------------------------------------------------
@@ -381,38 +349,22 @@ def _number(value: float | None) -> float | None:
     return float(f"{value:.7g}") if value is not None and math.isfinite(value) else None
 
 
-def _cell(value: float | str | None, *, exact: bool = False) -> float | str | None:
-    if isinstance(value, str):
-        return plain_text(value)
-    if exact and value is not None and math.isfinite(value):
-        return float(value)
-    return _number(value)
+def _cell(value: float | str | None) -> float | str | None:
+    return plain_text(value) if isinstance(value, str) else _number(value)
 
 
-COLUMNS = (
-    "row", "given", "fitted", "lower", "upper", "residual", "left_at", "quality", "verdict",
-    "reason", "neighbours",
-)  # fmt: skip
+COLUMNS = tuple(column.name for column in fields(LabelLine))
 
 
 def _record(line: LabelLine) -> list[Any]:
     """A line in the order of `COLUMNS`."""
-    return [
-        plain_text(line.row),
-        _cell(line.given, exact=True),
-        _cell(line.fitted),
-        _number(line.lower),
-        _number(line.upper),
-        _number(line.residual),
-        _number(line.left_at),
-        _number(line.quality),
-        plain_text(line.verdict),
-        plain_text(line.reason, LONGEST_SENTENCE),
-        [
-            [plain_text(n.row), _cell(n.given), _number(n.similarity)]
-            for n in line.neighbours[:MAX_NEIGHBOURS]
-        ],
-    ]
+    *cells, neighbours = (getattr(line, name) for name in COLUMNS)
+    record = [_cell(value) for value in cells]
+    if not isinstance(line.given, str) and _finite(line.given):
+        record[COLUMNS.index("given")] = float(line.given)  # as it was
+    record[COLUMNS.index("reason")] = plain_text(line.reason, LONGEST_SENTENCE)
+    near = neighbours[:MAX_NEIGHBOURS]
+    return [*record, [[plain_text(n.row), _cell(n.given), _number(n.similarity)] for n in near]]
 
 
 def _fitting_lines(lines: Sequence[LabelLine]) -> Sequence[LabelLine]:
@@ -430,7 +382,6 @@ def _payload(shown: Sequence[LabelLine], digits: Digits) -> dict[str, object]:
     return {
         "columns": COLUMNS,
         "digits": asdict(digits),
-        "verdictClass": VERDICT_CLASS,
         "lines": [_record(line) for line in shown],
     }
 
@@ -467,10 +418,8 @@ def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
         ("number wide left-at", format_number(left_at, digits.threshold)),
         ("number wide", format_number(quality, 3)),
     ]
-    verdict = (
-        f'<td class="verdict {VERDICT_CLASS.get(line.verdict, "kept")}">'
-        f"<span>{html_text(line.verdict)}</span></td>"
-    )
+    word = html_text(line.verdict)
+    verdict = f'<td class="verdict {word}"><span>{word}</span></td>'
     body = "".join(f'<td class="{name}">{text}</td>' for name, text in cells)
     reason = f'<tr class="detail"><td colspan="9">{html_text(line.reason, 200)}</td></tr>'
     return f'<tr class="line">{body}{verdict}</tr>{reason}'
@@ -480,7 +429,7 @@ def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
 
 
 def _sample(points: Points, drawable: Mask) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the kept and of the removed labels to draw, each in the order of rows.
+    """Indices of the kept and of the flagged labels to draw, each in the order of rows.
 
     Those farthest out are always there; of the others a sample that is the same in each run.
     """
@@ -493,28 +442,26 @@ def _sample(points: Points, drawable: Mask) -> tuple[np.ndarray, np.ndarray]:
         rest = rng.choice(far[most // 10 :], most - most // 10, replace=False)
         return np.sort(index[np.concatenate([far[: most // 10], rest])])
 
-    removed = np.asarray(points.removed, dtype=bool)
+    flagged = np.asarray(points.flagged, dtype=bool)
     return (
-        thin(np.flatnonzero(drawable & ~removed), MAX_KEPT_MARKS),
-        thin(np.flatnonzero(drawable & removed), MAX_REMOVED_MARKS),
+        thin(np.flatnonzero(drawable & ~flagged), MAX_KEPT_MARKS),
+        thin(np.flatnonzero(drawable & flagged), MAX_FLAGGED_MARKS),
     )
 
 
-LEGEND = (
-    '<ul class="legend"><li class="kept">kept</li><li class="removed">not believed</li></ul>'
-)
+LEGEND = '<ul class="legend"><li class="kept">kept</li><li class="removed">flagged</li></ul>'
 
 
-def _drawn(kept: np.ndarray, removed: np.ndarray, points: Points, outside: int) -> str:
+def _drawn(kept: np.ndarray, flagged: np.ndarray, points: Points, outside: int) -> str:
     """Which of the labels the picture holds, if not all."""
-    n_removed = int(np.sum(points.removed))
-    n_kept = len(points.removed) - n_removed
+    n_flagged = int(np.sum(points.flagged))
+    n_kept = len(points.flagged) - n_flagged
     told = ""
     if len(kept) < n_kept:
         told += f" {len(kept):,} of {n_kept:,} kept labels are drawn"
-        told += " and" if len(removed) < n_removed else "."
-    if len(removed) < n_removed:
-        told += f" {len(removed):,} of {n_removed:,} that are not believed."
+        told += " and" if len(flagged) < n_flagged else "."
+    if len(flagged) < n_flagged:
+        told += f" {len(flagged):,} of {n_flagged:,} that are flagged."
     if outside:
         lie, them = ("lies", "it is") if outside == 1 else ("lie", "they are")
         told += f" {outside:,} {lie} farther out; {them} drawn at the edge."
@@ -530,10 +477,10 @@ def _scatter(
     hint: Callable[[int], str],
 ) -> tuple[str, tuple[Axis, Axis], str]:
     """Marks, axes, and a sentence on what is not drawn."""
-    kept, removed = _sample(points, np.isfinite(x) & np.isfinite(y))
-    believed = ~np.asarray(points.removed, dtype=bool)
-    x_axis, y_axis = axis_for(x, x[believed]), axis_for(y, y[believed], include_y)
-    drawn = np.concatenate([kept, removed])
+    kept, flagged = _sample(points, np.isfinite(x) & np.isfinite(y))
+    others = ~np.asarray(points.flagged, dtype=bool)
+    x_axis, y_axis = axis_for(x, x[others]), axis_for(y, y[others], include_y)
+    drawn = np.concatenate([kept, flagged])
     beyond = [
         (values[drawn] < axis.low) | (values[drawn] > axis.high)
         for values, axis in ((x, x_axis), (y, y_axis))
@@ -542,10 +489,10 @@ def _scatter(
     crosses = "".join(
         cross(a, b, lines.get(str(points.row[i])), hint(i))
         for i, a, b in zip(
-            removed, x_axis.place(x[removed]), y_axis.place(y[removed]), strict=True
+            flagged, x_axis.place(x[flagged]), y_axis.place(y[flagged]), strict=True
         )
     )
-    told = _drawn(kept, removed, points, int(np.sum(beyond[0] | beyond[1])))
+    told = _drawn(kept, flagged, points, int(np.sum(beyond[0] | beyond[1])))
     return marks + f'<g class="crosses">{crosses}</g>', (x_axis, y_axis), told
 
 
@@ -555,7 +502,7 @@ def _plots(report: Report, n_shown: int, digits: Digits) -> str:
         lines.setdefault(str(line.row), k)
     first = (
         _fit_plot(report.points, lines, digits)
-        if report.kind == "regression"
+        if report.summary.kind == "regression"
         else _class_table(report.points)
     )
     plots = first + _residual_plot(report, lines)
@@ -593,7 +540,7 @@ def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
 def _residual_plot(report: Report, lines: dict[str, int]) -> str:
     points = report.points
     residual = np.asarray(points.residual, dtype=float)
-    by_value = report.kind == "regression"
+    by_value = report.summary.kind == "regression"
     x = np.asarray(points.fitted if by_value else np.arange(1, len(residual) + 1), dtype=float)
 
     def hint(i: int) -> str:
@@ -670,7 +617,7 @@ def _path_plot(path: PathSummary, digits: Digits) -> str:
 
 
 def _class_table(points: Points) -> str:
-    """Given against fitted classes: counts, and how many of them are not believed."""
+    """Given against fitted classes: counts, and how many of them are flagged."""
     usable = np.isfinite(points.given) & np.isfinite(points.fitted)
     given, fitted = (np.asarray(v)[usable].astype(int) for v in (points.given, points.fitted))
     n = len(points.classes)
@@ -687,12 +634,12 @@ def _class_table(points: Points) -> str:
     size = len(names)
     cell = place[given] * size + place[fitted]
     counts = np.bincount(cell, minlength=size**2).reshape(size, size)
-    doubted = np.asarray(points.removed, dtype=bool)[usable]
-    removed = np.bincount(cell[doubted], minlength=size**2).reshape(size, size)
+    is_flagged = np.asarray(points.flagged, dtype=bool)[usable]
+    flagged = np.bincount(cell[is_flagged], minlength=size**2).reshape(size, size)
     heads = "".join(f'<th scope="col">{name}</th>' for name in names)
     rows = "".join(
         f'<tr><th scope="row">{name}</th>'
-        + "".join(_class_cell(counts[i], removed[i], i, j) for j in range(size))
+        + "".join(_class_cell(counts[i], flagged[i], i, j) for j in range(size))
         + "</tr>"
         for i, name in enumerate(names)
     )
@@ -702,19 +649,19 @@ def _class_table(points: Points) -> str:
 <table class="classes"><thead><tr><th scope="col">Given ↓ fitted →</th>{heads}</tr></thead>
 <tbody>{rows}</tbody></table></div>
 <figcaption>Labels by the class given and the class fitted; the stronger the shade, the larger
-the share of the row. <span class="mark">✕</span> counts those that are not
-believed.</figcaption>
+the share of the row. <span class="mark">✕</span> counts those that are
+flagged.</figcaption>
 </figure>
 """
 
 
-def _class_cell(counts: np.ndarray, removed: np.ndarray, i: int, j: int) -> str:
+def _class_cell(counts: np.ndarray, flagged: np.ndarray, i: int, j: int) -> str:
     heat = math.ceil(5 * counts[j] / max(int(counts.sum()), 1))
     same = " same" if i == j else ""
     doubt = (
         f' <span class="mark"><span aria-hidden="true">✕</span>'
-        f'<span class="unseen">not believed: </span>{removed[j]:,}</span>'
-        if removed[j]
+        f'<span class="unseen">flagged: </span>{flagged[j]:,}</span>'
+        if flagged[j]
         else ""
     )
     return f'<td class="heat-{heat}{same}">{counts[j]:,}{doubt}</td>'

@@ -91,7 +91,7 @@
     if (state.open.has(line.rank)) opener.setAttribute("aria-controls", `detail-${line.rank}`);
     const name = element("td", "row");
     name.append(opener);
-    const verdict = element("td", `verdict ${data.verdictClass[line.verdict] ?? "kept"}`);
+    const verdict = element("td", `verdict ${line.verdict}`);
     verdict.append(element("span", "", line.verdict));
     row.append(
       element("td", "rank", String(line.rank)),
