@@ -116,18 +116,22 @@ SETTLED = 1e-9
 
 
 def by_rule(
-    problem: Problem, name: str | ThresholdRule, max_iter: int, report: Report, rule: LabelRule
+    problem: Problem,
+    threshold_rule: str | ThresholdRule,
+    max_iter: int,
+    report: Report,
+    rule: LabelRule,
 ) -> Trace:
     """Fit at ξ, ask the rule for ξ, until they agree; nothing is dropped.
 
     Parameters
     ----------
-    name : {"madn", "quantile", "tuning-free"} or callable
+    threshold_rule : {"madn", "quantile", "tuning-free"} or callable
         A callable maps (residuals, weights) of the labels to ξ. Named rules say 0 where
         most labels are met exactly; ξ does not fall below the noise floor.
     """
     scale = robust.label_scale(problem.y, problem.weights)
-    floor = 0.0 if callable(name) else rule.noise_floor * scale
+    floor = 0.0 if callable(threshold_rule) else rule.noise_floor * scale
     source = problem.gram.source(problem.mu)
     solution = solve(problem, np.inf, source=source)
     history: list[float] = []
@@ -135,7 +139,7 @@ def by_rule(
     low, high = 0.0, np.inf  # the rule asks for more at `low`, for less at `high`
     answers: list[float] = []
     for turn in range(RULE_ROUNDS):
-        asked = max(_apply(name, problem, solution, rule), floor)
+        asked = max(_apply(threshold_rule, problem, solution, rule), floor)
         if history:
             # With several fixed points an end may fall behind the other: it is forgotten.
             if asked > history[-1]:
@@ -157,7 +161,7 @@ def by_rule(
         report(asked, int(problem.active.sum()))
     if not history:  # labels that are all met exactly
         history = [largest_residual(problem, solution)]
-    elif name == "tuning-free":  # its leverages used up the factor
+    elif threshold_rule == "tuning-free":  # its leverages used up the factor
         solution = solve(problem, history[-1], source=source, start=solution)
     free = bool(np.array_equal(solution.free, problem.active))
     last = history[-1]
@@ -189,17 +193,17 @@ def _secant(history: list[float], answers: list[float], low: float, high: float)
 
 
 def _apply(
-    name: str | ThresholdRule, problem: Problem, solution: Solution, rule: LabelRule
+    threshold_rule: str | ThresholdRule, problem: Problem, solution: Solution, rule: LabelRule
 ) -> float:
     residuals = problem.residuals(solution)
-    if name == "madn":
+    if threshold_rule == "madn":
         return thresholds.madn(residuals, problem.weights, rule)
-    if name == "quantile":
+    if threshold_rule == "quantile":
         return thresholds.quantile(residuals, problem.weights, rule)
-    if name == "tuning-free":
+    if threshold_rule == "tuning-free":
         return _tuning_free(problem, solution, residuals)
-    assert callable(name)
-    value = name(residuals.copy(), problem.weights.copy())
+    assert callable(threshold_rule)
+    value = threshold_rule(residuals.copy(), problem.weights.copy())
     if not isinstance(value, Real) or not float(value) > 0.0:
         raise ValueError(
             f"threshold: the callable returned {value!r}; it must return a number > 0 for "
