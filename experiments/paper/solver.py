@@ -25,8 +25,8 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 from threadpoolctl import threadpool_limits
 
-from activehuber.estimators.cv import HLRegressorCV
 from activehuber.estimators.regressor import HLRegressor
+from activehuber.estimators.regressor_cv import HLRegressorCV
 from activehuber.graphs import laplacians as graphs
 from activehuber.runtime.interrupts import ignore_interrupts
 from experiments.paper.data import MissingDataError

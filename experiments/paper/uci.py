@@ -41,8 +41,8 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR, NuSVR
 
-from activehuber.estimators.cv import HLRegressorCV
 from activehuber.estimators.regressor import HLRegressor
+from activehuber.estimators.regressor_cv import HLRegressorCV
 from experiments.paper import data
 from experiments.paper.outcome import (
     Cell,

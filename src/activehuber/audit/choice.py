@@ -19,8 +19,9 @@ from activehuber.audit.inputs import Encoded, Options, Progress, views_of_featur
 from activehuber.data.rows import ArrayRows, Rows, WatchedRows
 from activehuber.data.tables import TableError, first_line
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.estimators.cv import HLClassifierCV, HLRegressorCV
+from activehuber.estimators.classifier_cv import HLClassifierCV
 from activehuber.estimators.regressor import HLRegressor
+from activehuber.estimators.regressor_cv import HLRegressorCV
 from activehuber.labels.refinement import DEFAULT_REMOVAL
 from activehuber.views import View
 
