@@ -27,6 +27,7 @@ from activehuber.crowd.features import MOTION, Described
 from activehuber.crowd.lasting import Components, Lasting, lags
 from activehuber.data.tables import TableError
 from activehuber.estimators.intervals import half_width
+from activehuber.estimators.parameters import prepared
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.fit import reduced_gram
 from activehuber.labels.refinement import DEFAULT_REMOVAL
@@ -447,7 +448,7 @@ class CounterSearch:
         y = self.y[part].copy()
         y[np.isin(part, also)] = 0.0
         X = self.footage.rows(setting)[0][part]
-        settings, data = HLRegressor(**params)._prepared(X, y)
+        settings, data = prepared(HLRegressor(**params), X, y)
         labelled = part[~np.isnan(y)]
         order = np.searchsorted(labelled, np.concatenate([self.counted, also]))
         Q = reduced_gram(settings, data)

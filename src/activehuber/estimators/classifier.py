@@ -21,7 +21,9 @@ from sklearn.utils.validation import (
 
 from activehuber._typing import Mask, Vector
 from activehuber.estimators.inputs import checked_rows, each_row, is_streamed, scored_rows
-from activehuber.estimators.regressor import COEFFICIENTS, HLRegressor, ViewParameters
+from activehuber.estimators.parameters import ViewParameters, check_parameters
+from activehuber.estimators.prediction import parts_of, rows_to_predict
+from activehuber.estimators.regressor import COEFFICIENTS, HLRegressor, fit_regressor
 from activehuber.estimators.splitters import is_missing
 from activehuber.fitting import validation as check
 from activehuber.labels.noise_rates import (
@@ -220,7 +222,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
             # All fits on the way see the same landmarks.
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             params["random_state"] = int(seed)
-        HLRegressor(**params)._check_parameters()
+        check_parameters(HLRegressor(**params))
         draft.classes_ = classes
         draft.estimator_, draft.noise_rates_ = _fit_best(params, X, labels, trusted, rates)
         draft._assign(labels)
@@ -252,8 +254,8 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         True
         """
         check_is_fitted(self)
-        X = self.estimator_._check_new(X, owner=self)
-        return self.estimator_._parts(X).sum(axis=1) + self.intercept_ - self.cut_
+        rows = rows_to_predict(self.estimator_, X, owner=self)
+        return parts_of(self.estimator_, rows).sum(axis=1) + self.intercept_ - self.cut_
 
     def predict(self, X):
         """Predict classes.
@@ -415,8 +417,8 @@ def _fit_to_codes(
 
     Codes are judged at the width of the fit: others found no more of the flipped ones.
     """
-    model._weighs_labels, model._tries_widths = True, False
-    return model.fit(X, labels.codes, labels.weights, trusted)
+    model._tries_widths = False
+    return fit_regressor(model, X, labels.codes, labels.weights, trusted, weigh_labels=True)
 
 
 def _fit_dropping(

@@ -10,9 +10,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import StratifiedKFold
-from sklearn.utils.validation import (
-    check_consistent_length,
-)
+from sklearn.utils.validation import check_consistent_length
 
 from activehuber._typing import Vector
 from activehuber.data.rows import Rows
@@ -28,13 +26,8 @@ from activehuber.fitting import validation as check
 from activehuber.fitting.complaints import MANY_REMOVED
 from activehuber.fitting.settings import Data, Settings
 from activehuber.labels.noise_rates import clean_losses
-from activehuber.selection.search import (
-    CLASS_RIDGES,
-    FOLDS,
-)
-from activehuber.selection.tuning import (
-    choose_for_classes,
-)
+from activehuber.selection.search import CLASS_RIDGES, FOLDS
+from activehuber.selection.tuning import choose_for_classes
 
 
 class HLClassifierCV(ClassifierMixin, ParameterSearch):

@@ -14,31 +14,22 @@ from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import (
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_is_fitted
 
 from activehuber._typing import Vector
 from activehuber.data.rows import Rows, threads_for
 from activehuber.estimators.inputs import is_streamed, new_rows, scored_rows
-from activehuber.estimators.regressor import SELECTION_LABELS, HLRegressor, ViewParameters
+from activehuber.estimators.parameters import SELECTION_LABELS, ViewParameters, prepared
+from activehuber.estimators.prediction import parts_of
+from activehuber.estimators.regressor import HLRegressor
 from activehuber.estimators.splitters import class_numbers, is_missing
 from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.feature_maps import drawn
 from activehuber.selection.candidates import WIDTH_KERNELS, Point
 from activehuber.selection.scoring import Mode
-from activehuber.selection.search import (
-    RIDGES,
-    WIDTH_FACTORS,
-    Plan,
-    SearchResult,
-    grid_points,
-)
-from activehuber.selection.tuning import (
-    check_enough_labels,
-    family_of,
-)
+from activehuber.selection.search import RIDGES, WIDTH_FACTORS, Plan, SearchResult, grid_points
+from activehuber.selection.tuning import check_enough_labels, family_of
 from activehuber.views import View, check_views, resolve_columns, view_names
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
@@ -275,8 +266,7 @@ class ParameterSearch(ViewParameters):
     ) -> dict[str, Any]:
         settings = []
         for params in self._candidates():
-            head = HLRegressor(**params)
-            resolved, data = head._prepared(X, target, sample_weight, trusted)
+            resolved, data = prepared(HLRegressor(**params), X, target, sample_weight, trusted)
             settings.append(resolved)
         plain = type(self).__name__.removesuffix("CV")
         check_enough_labels(data, f"give the parameters to {plain}")
@@ -413,7 +403,7 @@ class ParameterSearch(ViewParameters):
             return shares if self.views is not None else shares[0]
         # Of a sum of kernels: each counts by how much its part of the prediction moves.
         exact = model.result_.settings.approximation is None
-        moves = np.std(model._parts(rows if exact else new_rows(rows, model)), axis=0)
+        moves = np.std(parts_of(model, rows if exact else new_rows(rows, model)), axis=0)
         return np.average(shares, axis=0, weights=moves if moves.sum() > 0.0 else None)
 
 

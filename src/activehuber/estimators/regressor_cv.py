@@ -10,28 +10,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import get_scorer
-from sklearn.utils.validation import (
-    check_array,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from activehuber._typing import Matrix, Vector
 from activehuber.data.rows import Rows
 from activehuber.estimators.inputs import checked_rows
-from activehuber.estimators.parameter_search import (
-    HANDED_ON,
-    ParameterSearch,
-    mode_parameters,
-)
+from activehuber.estimators.parameter_search import HANDED_ON, ParameterSearch, mode_parameters
+from activehuber.estimators.prediction import interval_of
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings
 from activehuber.selection.scoring import common_scale, robust_loss
-from activehuber.selection.tuning import (
-    choose,
-    grid_errors,
-)
+from activehuber.selection.tuning import choose, grid_errors
 
 
 class HLRegressorCV(RegressorMixin, ParameterSearch):
@@ -243,7 +233,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         residuals = self.held_out_residuals_
         if np.all(np.isnan(residuals)):
             return model.predict_interval(seen, coverage, scale=scale)
-        return model._interval(seen, coverage, scale, residuals[:, None])
+        return interval_of(model, seen, coverage, scale, residuals[:, None])
 
     def threshold_path(self, *, min_threshold=None, max_events=None):
         """The path of the best estimator; see `HLRegressor.threshold_path`.

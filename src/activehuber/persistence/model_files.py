@@ -19,7 +19,8 @@ from activehuber.data.encoding import CATEGORY, DATE, DATE_PARTS, FLAG, NUMBER, 
 from activehuber.data.rows import LostRows
 from activehuber.data.tables import DATE_LAYOUTS, TableError, first_line, write_file
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.estimators.regressor import HLRegressor
+from activehuber.estimators.parameters import check_parameters, resolved
+from activehuber.estimators.regressor import HLRegressor, set_fitted
 from activehuber.fitting.result import Fitted, LabelEvidence
 from activehuber.fitting.settings import Data, Settings
 from activehuber.fitting.validation import ALGORITHM_NAMES, THRESHOLD_NAMES, check_weights
@@ -626,14 +627,14 @@ def _fitted_state(fitted: Fitted, evidence: LabelEvidence) -> dict[str, Any]:
 def regressor_of(state: dict[str, Any]) -> HLRegressor:
     """The inverse of `regressor_state`, for a state that keeps its rule."""
     model = HLRegressor(**_params_of(state["params"]))
-    model._check_parameters()
+    check_parameters(model)
     n, model.n_features_in_ = len(state["y"]), state["n_features"]
     X = LostRows(n, model.n_features_in_) if state["X"] is None else state["X"]
     data = Data(X, state["y"], state["weights"], state["trusted"], state["several"])
-    settings = model._resolve(X, data)
+    settings = resolved(model, X, data)
     basis = None if state["basis"] is None else _basis_of(state["basis"], settings)
     fitted = [replace(_fitted_of(item), basis=basis) for item in state["fitted"]]
-    model._assign(settings, data, fitted)
+    set_fitted(model, settings, data, fitted)
     return model
 
 
