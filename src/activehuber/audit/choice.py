@@ -97,6 +97,8 @@ def choose_and_fit(estimator: Any, table: Encoded, options: Options) -> ChosenMo
                 model = clone(_inner(selection))
                 # The ridge 2lλ is noise over signal: it stays, whatever the number of labels.
                 model.set_params(alpha=model.alpha * len(rows) / count)
+                if isinstance(selection, HLRegressorCV):
+                    model.set_params(judge_wider=True)  # the width was not chosen for these
                 _fit_to_all(model, table, approximation, options)
             else:
                 selection = clone(estimator).fit(

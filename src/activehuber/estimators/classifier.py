@@ -218,6 +218,8 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         labels = _CodedLabels.of(own, len(classes), sample_weight)
         params = self.get_params(deep=False)
         del params["noise_rates"]
+        # At the width of the fit: others found no more of the flipped codes.
+        params["judge_wider"] = False
         if self.approximation is not None:
             # All fits on the way see the same landmarks.
             seed = check_random_state(self.random_state).randint(2**31 - 1)
@@ -413,11 +415,7 @@ def _fit_best(
 def _fit_to_codes(
     model: HLRegressor, X: Any, labels: _CodedLabels, trusted: Any
 ) -> HLRegressor:
-    """One fit, its leave-one-out values at once: all of them are going to be asked for.
-
-    Codes are judged at the width of the fit: others found no more of the flipped ones.
-    """
-    model._tries_widths = False
+    """One fit, its leave-one-out values at once: all of them are going to be asked for."""
     return fit_regressor(model, X, labels.codes, labels.weights, trusted, weigh_labels=True)
 
 

@@ -151,6 +151,7 @@ def check_parameters(model: Any) -> None:
         raise ValueError("agreement > 0 needs at least two views; pass views=[...]")
     if model.removal is not None:
         check.check_number("removal", model.removal, above=0.0, remedy="None drops none")
+    check.check_flag("judge_wider", model.judge_wider)
     check.check_flag("fit_intercept", model.fit_intercept)
     check.check_integer("n_refinements", model.n_refinements, at_least=0)
     check.check_number(
@@ -267,7 +268,8 @@ def resolved(model: Any, X: Any, data: Data) -> Settings:
         max_iter=int(model.max_iter),
         verbose=int(model.verbose),
         approximation=_approximation(model),
-        tries_widths=model._tries_widths and not _is("loo", model.gamma),
+        # A width that was chosen for these labels is where they are judged.
+        judge_wider=model.judge_wider and not _is("loo", model.gamma),
     )
     move_widths = model.views is None and _is("loo", model.gamma)
     if not (_is("loo", model.alpha) or move_widths):

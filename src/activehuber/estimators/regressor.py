@@ -89,6 +89,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
         For "adaptive": labels whose leave-one-out residual exceeds `removal` times the
         noise scale of their row are dropped; where many labels lie far out the cut moves in,
         to even odds of a good and a bad label (not below twice the scale). None drops none.
+    judge_wider : bool, default=True
+        For "adaptive": whether labels may be judged at a wider kernel than the fit has, where
+        that explains them better. False judges them at gamma, for which it may have been
+        chosen.
     n_refinements : int, default=3
         T, for "refine".
     threshold_step : float, default=0.01
@@ -168,6 +172,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Newton steps in all.
     n_labelled_ : int
         Labels in use.
+    result_ : FitResult
+        What the fit knows, read-only: its resolved settings, its data, and for each target the
+        fit and what leave-one-out says of the labels.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         If X had column names.
@@ -195,8 +202,6 @@ class HLRegressor(RegressorMixin, ViewParameters):
 
     result_: FitResult
     X_fit_: Any
-    # False where the width was chosen for these labels: they are judged there.
-    _tries_widths: bool = True
 
     def __init__(
         self,
@@ -215,6 +220,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         n_neighbors=10,
         threshold="adaptive",
         removal=3.5,
+        judge_wider=True,
         n_refinements=3,
         threshold_step=0.01,
         algorithm="exact",
@@ -241,6 +247,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         self.n_neighbors = n_neighbors
         self.threshold = threshold
         self.removal = removal
+        self.judge_wider = judge_wider
         self.n_refinements = n_refinements
         self.threshold_step = threshold_step
         self.algorithm = algorithm

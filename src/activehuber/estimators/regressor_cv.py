@@ -23,6 +23,9 @@ from activehuber.fitting.settings import Data, Settings
 from activehuber.selection.scoring import common_scale, robust_loss
 from activehuber.selection.tuning import choose, grid_errors
 
+# Labels were judged at the width that was chosen when it was.
+JUDGED_THERE = {"judge_wider": False}
+
 
 class HLRegressorCV(RegressorMixin, ParameterSearch):
     """`HLRegressor` with kernel, widths, alpha and removal chosen from the labels.
@@ -192,6 +195,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         y = _one_target(y)
         draft.held_out_residuals_ = np.full(len(y), np.nan)
         seen = draft._search(X, y, y, sample_weight, trusted)
+        draft.best_params_ = draft.best_params_ | JUDGED_THERE
         draft.best_estimator_ = draft._estimator(draft.best_params_)
         draft.best_estimator_.fit(seen, y, sample_weight, trusted)
         draft.relevance_ = draft._relevance()
@@ -263,9 +267,8 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         )
 
     def _estimator(self, params: dict[str, Any]) -> HLRegressor:
-        model = HLRegressor(**{name: getattr(self, name) for name in HANDED_ON} | params)
-        model._tries_widths = False  # labels were judged at this width when it was chosen
-        return model
+        handed = {name: getattr(self, name) for name in HANDED_ON}
+        return HLRegressor(**handed | JUDGED_THERE | params)
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         total = data.total_weight

@@ -70,8 +70,6 @@ class Settings:
         None: the kernels themselves.
     weighs_labels : bool
         Whether leave-one-out figures are wanted at once, while factors are at hand.
-    tries_widths : bool
-        Whether labels may be judged at another width than the fit has.
     """
 
     views: tuple[ViewSettings, ...]
@@ -81,6 +79,7 @@ class Settings:
     agreement: float
     threshold: str | float | refinement.Rule
     removal: float | None
+    judge_wider: bool
     n_refinements: int
     threshold_step: float
     algorithm: str
@@ -90,7 +89,6 @@ class Settings:
     verbose: int
     approximation: Approximation | None = None
     weighs_labels: bool = False
-    tries_widths: bool = True
 
     def in_units(self, unit: float) -> Settings:
         """The same for labels that are measured in units of `unit`."""

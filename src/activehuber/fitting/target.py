@@ -162,7 +162,7 @@ class Target:
         """Whether Q comes from kernels alone, and some of them have a width."""
         settings = self.settings
         approximation = settings.approximation
-        if not settings.tries_widths or self.task.everything:
+        if not settings.judge_wider or self.task.everything:
             return False
         if settings.precomputed:
             gram = self.reduction.gram

@@ -59,7 +59,7 @@ from activehuber.persistence.schema import (
 from activehuber.problem.problem import Certificate
 from activehuber.views import View
 
-FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 5
+FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 6
 COMMANDS = {FORMAT: "activehuber predict", CROWD_FORMAT: "activehuber crowd count"}
 # What every file says of itself.
 HEAD = ("format", "version", "activehuber")
@@ -178,6 +178,7 @@ PARAMS: dict[str, Rule] = {
     "agreement": not_negative,
     "threshold": either(one_of(*THRESHOLD_NAMES), number(0.0, finite=False)),
     "removal": optional(positive),
+    "judge_wider": flag,
     "n_refinements": whole(),
     "threshold_step": positive,
     "algorithm": one_of(*ALGORITHM_NAMES),
@@ -191,7 +192,7 @@ PARAMS: dict[str, Rule] = {
     "random_state": optional(whole(0, 2**32 - 1)),
 }
 # A classifier keeps what it was given; what it came to is in its regressor.
-CLASSIFIER_PARAMS = PARAMS | {
+CLASSIFIER_PARAMS = {name: rule for name, rule in PARAMS.items() if name != "judge_wider"} | {
     "alpha": either(one_of("loo"), positive),
     "noise_rates": either(
         nothing, one_of("estimate"), sequence(number(0.0, 1.0), number(0.0, 1.0))
