@@ -36,8 +36,9 @@ from activehuber.labels.noise_rates import (
 
 Rates = tuple[float, float]
 
-# Attributes that are those of the fit to the codes, besides its coefficients.
+# Attributes that are those of the fit to the codes.
 SHARED = (
+    *COEFFICIENTS,
     "intercept_",
     "threshold_",
     "residuals_",
@@ -85,6 +86,8 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         Where h changes class: 0 without noise rates, else `population_cut` of them.
     noise_rates_ : (float, float) or None
         The rates in use.
+    calibration_ : Calibration
+        The curve that makes probabilities of decision values.
     removed_ : ndarray of shape (n_samples,), bool
         Labels that were dropped, each by the fit of its own class.
     label_quality_ : ndarray of shape (n_samples,)
@@ -312,7 +315,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         ((2, 2), True)
         """
         decision = self.decision_function(X)  # says so if the model is not fitted
-        return each_row(self._calibration, decision)
+        return each_row(self.calibration_, decision)
 
     def score(self, X, y, sample_weight=None):
         """Accuracy on the rows that have a label.
@@ -349,6 +352,12 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         weights = None if sample_weight is None else np.asarray(sample_weight)[given]
         return float(np.average(hit, weights=weights))
 
+    def __getattr__(self, name: str) -> Any:
+        fitted = self.__dict__.get("estimator_")
+        if name in SHARED and fitted is not None:
+            return getattr(fitted, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.noise_rates is None
@@ -356,25 +365,15 @@ class HLClassifier(ClassifierMixin, ViewParameters):
 
     def _assign(self, labels: _CodedLabels) -> None:
         model = self.estimator_
-        self._take_attributes()
         self.removed_ = labels.of_own_class(model.removed_)
         self.label_quality_ = labels.of_own_class(model.label_quality_)
         self.cut_ = _cut(model, labels, self.noise_rates_)
         # Dropped labels too: they know nothing of their own h either, and leaving them out
         # would make the others look certain.
         codes, left_out, weights = labels.in_a_row(model)
-        self._calibration = calibrate(
+        self.calibration_ = calibrate(
             codes, left_out - self.cut_, weights, self.noise_rates_ or (0.0, 0.0)
         )
-
-    def _take_attributes(self) -> None:
-        """Those of `estimator_`, without coefficients that an earlier fit had."""
-        for name in COEFFICIENTS:
-            self.__dict__.pop(name, None)
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
-        for name in SHARED:
-            setattr(self, name, getattr(self.estimator_, name))
 
 
 def _class_of(decision: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -509,8 +509,7 @@ def _check_head(state: Any, kind: str, name: str) -> None:
 
 def _estimator_state(model: Any) -> dict[str, Any]:
     if isinstance(model, HLClassifier):
-        calibration: Calibration = model._calibration
-        rates = model.noise_rates_
+        calibration, rates = model.calibration_, model.noise_rates_
         return {
             "kind": "classifier",
             "params": _params_state(model, model.estimator_.result_.settings),
@@ -536,10 +535,9 @@ def _estimator_of(state: dict[str, Any]) -> Any:
     model.classes_, model.estimator_ = state["classes"], inner
     rates = state["noise_rates"]
     model.noise_rates_ = None if rates is None else (float(rates[0]), float(rates[1]))
-    model._take_attributes()
     model.removed_, model.label_quality_ = state["removed"], state["label_quality"]
     model.cut_ = float(state["cut"])
-    model._calibration = Calibration(*map(float, state["calibration"]))
+    model.calibration_ = Calibration(*map(float, state["calibration"]))
     model.n_features_in_ = inner.n_features_in_
     return model
 
