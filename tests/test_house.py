@@ -87,3 +87,55 @@ def test_public_names_have_an_example(name):
     """That it runs is seen by pytest, which is told to run the examples of all modules."""
     found = doctest.DocTestFinder(recurse=False).find(getattr(activehuber, name), name)
     assert sum(len(test.examples) for test in found) >= 3
+
+
+# Names with an underscore that other libraries have and no public one stands for.
+NAMES_OF_OTHERS = {
+    "_exit",  # of os: ends without waiting for threads
+    "_meta",  # of Dask: what its chunks are made of
+    "_repr_html_",  # of IPython: how notebooks show an object
+    "_safe_indexing",  # of scikit-learn: rows of arrays, frames and lists
+}
+# Left to be mended.
+LEFT = {"_values"}
+
+
+def is_own(function, cls, name):
+    """Whether a name in a method stands for an object of its class: self, cls, a draft."""
+    if name in ("self", "cls"):
+        return True
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and name in map(ast.unparse, node.targets):
+            made = ast.unparse(node.value)
+            if made == "copy.copy(self)" or made.startswith(("cls(", "cls.", f"{cls}(")):
+                return True
+    return False
+
+
+def foreign_names(tree):
+    """Underscore names that are read of other objects, or imported."""
+    own = set()
+    for cls in ast.walk(tree):
+        if isinstance(cls, ast.ClassDef):
+            for node in ast.walk(cls):
+                if isinstance(node, ast.FunctionDef):
+                    own |= {
+                        access
+                        for access in ast.walk(node)
+                        if isinstance(access, ast.Attribute)
+                        and is_own(node, cls.name, ast.unparse(access.value))
+                    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node not in own:
+            private = node.attr.startswith("_") and not node.attr.startswith("__")
+            if private and ast.unparse(node.value) != "super()":
+                yield node.attr
+        elif isinstance(node, ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+            yield from (n for n in names if n.startswith("_") and not n.startswith("__"))
+
+
+def test_no_module_reads_underscore_names_of_another_object():
+    for _, path in modules():
+        found = set(foreign_names(ast.parse(path.read_text())))
+        assert found <= NAMES_OF_OTHERS | LEFT, path

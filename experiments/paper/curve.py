@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from activehuber.estimators.cv import HLRegressorCV
 from activehuber.estimators.regressor import HLRegressor
+from activehuber.estimators.regressor_cv import HLRegressorCV
 from experiments.paper.outcome import (
     Cell,
     Outcome,

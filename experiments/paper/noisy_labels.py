@@ -32,7 +32,7 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.svm import SVC
 
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.estimators.cv import HLClassifierCV
+from activehuber.estimators.classifier_cv import HLClassifierCV
 from activehuber.labels.noise_rates import clean_error
 from experiments.paper import data
 from experiments.paper.outcome import (

@@ -21,8 +21,8 @@ from scipy.linalg import cholesky
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
-from activehuber.estimators.cv import HLRegressorCV
 from activehuber.estimators.regressor import HLRegressor
+from activehuber.estimators.regressor_cv import HLRegressorCV
 from activehuber.graphs import laplacians as graphs
 from experiments.paper.files import MissingDataError
 from experiments.paper.outcome import Cell, Outcome, Run, Table, standard_error, warnings_note

@@ -11,8 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from activehuber.audit import audit
     from activehuber.estimators.classifier import HLClassifier
-    from activehuber.estimators.cv import HLClassifierCV, HLRegressorCV
+    from activehuber.estimators.classifier_cv import HLClassifierCV
     from activehuber.estimators.regressor import HLRegressor, huber_path
+    from activehuber.estimators.regressor_cv import HLRegressorCV
     from activehuber.estimators.splitters import LabelledKFold
     from activehuber.inspection.displays import (
         LabelQualityDisplay,
@@ -41,9 +42,9 @@ __all__ = [
 
 _HOMES = {
     "HLClassifier": "estimators.classifier",
-    "HLClassifierCV": "estimators.cv",
+    "HLClassifierCV": "estimators.classifier_cv",
     "HLRegressor": "estimators.regressor",
-    "HLRegressorCV": "estimators.cv",
+    "HLRegressorCV": "estimators.regressor_cv",
     "LabelQualityDisplay": "inspection.displays",
     "LabelledKFold": "estimators.splitters",
     "ThresholdPath": "solver.path",

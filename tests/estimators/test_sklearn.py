@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from activehuber import HLRegressor, LabelledKFold
+from activehuber import HLClassifier, HLClassifierCV, HLRegressor, HLRegressorCV, LabelledKFold
 from tests import oracles
 
 
@@ -76,6 +76,44 @@ def test_clone_and_pickle():
     np.testing.assert_array_equal(again.loo_residuals_, model.loo_residuals_)
     fresh = clone(model)
     assert fresh.get_params() == model.get_params() and not hasattr(fresh, "dual_coef_")
+
+
+def corrupted():
+    """Features, and labels of which the first twelve are wrong."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    y = X[:, 0] + np.sin(2.0 * X[:, 1]) + 0.1 * rng.normal(size=120)
+    y[:12] += rng.choice([-3.0, 3.0], 12)
+    return X, y
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        HLRegressor(gamma=16.0),
+        HLRegressor(gamma=16.0, judge_wider=False),
+        HLClassifier(gamma=16.0),
+        HLRegressorCV(kernels=["rbf"], gammas=[16.0], removals=[3.5]),
+        HLClassifierCV(kernels=["rbf"], gammas=[16.0]),
+    ],
+    ids=repr,
+)
+def test_a_clone_fits_alike(model):
+    """Nothing that a fit goes by hides where `clone` does not look."""
+    X, y = corrupted()
+    y = np.where(y > 0.0, 1.0, -1.0) if is_classifier(model) else y
+    fitted = model.fit(X, y)
+    for each in (fitted, getattr(fitted, "best_estimator_", fitted)):
+        again = clone(each).fit(X, y)
+        np.testing.assert_array_equal(again.removed_, each.removed_)
+        np.testing.assert_array_equal(again.predict(X), each.predict(X))
+
+
+def test_labels_are_judged_at_a_wider_kernel_only_if_they_may_be():
+    """A narrow kernel follows single labels; at its own width it sees fewer of the wrong."""
+    X, y = corrupted()
+    removed = [HLRegressor(gamma=16.0, judge_wider=w).fit(X, y).removed_ for w in (True, False)]
+    assert removed[0][:12].sum() > removed[1][:12].sum()
 
 
 @pytest.mark.parametrize("params", [{}, {"manifold": 1e-2}, {"kernel": "precomputed"}])

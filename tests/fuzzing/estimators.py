@@ -514,6 +514,8 @@ def draw_method(
     several = len(problem.get("views", ())) > 1
     if several and "algorithm" not in out and rng.random() < 0.3:
         out["view_weights"] = "learn"
+    if not classes and rng.random() < 0.1:
+        out["judge_wider"] = False
     if classes and rng.random() < 0.2:
         out["noise_rates"] = one_of(rng, ("estimate", (0.1, 0.2), (0.0, 0.0), (0.49, 0.5)))
     if "algorithm" not in out and problem.get("kernel") != "precomputed":

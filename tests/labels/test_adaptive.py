@@ -9,6 +9,7 @@ from sklearn.metrics import f1_score
 from threadpoolctl import threadpool_limits
 
 from activehuber import HLRegressor
+from activehuber.estimators.regressor import fit_regressor
 from activehuber.fitting.fit import fit_targets
 from activehuber.labels.rule import LabelRule
 from tests import oracles
@@ -153,9 +154,7 @@ def test_labels_are_weighed_later_as_they_were_in_the_fit():
     X = rng.normal(size=(80, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
     y[:5] += 4.0
-    at_once = HLRegressor()
-    at_once._weighs_labels = True
-    at_once.fit(X, y)
+    at_once = fit_regressor(HLRegressor(), X, y, weigh_labels=True)
     later = HLRegressor().fit(X, y)
     assert (
         later.result_.targets[0].evidence is None

@@ -516,13 +516,13 @@ def test_expanded_in_blocks(monkeypatch):
 
 def certify(path, X, y, weights=None, count=8, **params):
     """Certificates at random thresholds, as the estimator computes them."""
+    from activehuber.estimators.parameters import prepared
     from activehuber.fitting.target import Target
     from activehuber.fitting.task import Task
     from activehuber.problem.problem import certificate
 
-    model = HLRegressor(**params)
-    data = model._check_data(X, y, weights, None)
-    task = Task(model._resolve(X, data), data)
+    settings, data = prepared(HLRegressor(**params), X, y, weights)
+    task = Task(settings, data)
     c = Target(task, 0).reduction.weights
     s = np.where(np.isnan(path.y), 0.0, data.weights)[task.rows]
     low, high = np.log(path.thresholds[[-1, 0]])
@@ -535,9 +535,9 @@ def certify(path, X, y, weights=None, count=8, **params):
             s,
             b,
             xi,
-            model.alpha,
+            settings.alpha,
             c,
-            model.fit_intercept,
+            settings.fit_intercept,
         )
         assert proof.duality_gap <= GAP
         assert proof.kkt_residual <= KKT

@@ -17,8 +17,9 @@ from activehuber._typing import Matrix
 from activehuber.audit.inputs import Encoded, Options, Progress, views_of_features
 from activehuber.data.rows import ArrayRows, Rows, WatchedRows
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.estimators.cv import HLClassifierCV, HLRegressorCV
+from activehuber.estimators.classifier_cv import HLClassifierCV
 from activehuber.estimators.regressor import HLRegressor
+from activehuber.estimators.regressor_cv import HLRegressorCV
 from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View
@@ -101,6 +102,8 @@ def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
                 model = clone(_inner(selection))
                 # The ridge 2lλ is noise over signal: it stays, whatever the number of labels.
                 model.set_params(alpha=model.alpha * len(rows) / count)
+                if isinstance(selection, HLRegressorCV):
+                    model.set_params(judge_wider=True)  # the width was not chosen for these
                 _fit_to_all(model, table, approximation, options)
             else:
                 selection = clone(estimator).fit(

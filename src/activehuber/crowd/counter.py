@@ -240,8 +240,8 @@ def _judged(params: dict[str, Any], rows: Matrix, counts: Matrix) -> tuple[HLReg
     are near copies, so that with few people leave-one-out flags counts that are off by one or
     less. These are no mistakes, but how people count.
     """
-    model = HLRegressor(**params)
-    model._tries_widths = False  # counts were judged at this width when it was chosen
+    # Counts were judged at this width when it was chosen.
+    model = HLRegressor(**params, judge_wider=False)
     labels = counts if counts.shape[1] > 1 else counts[:, 0]
     trusted = np.zeros(labels.shape, dtype=bool)
     for _ in range(MOST_REFITS):

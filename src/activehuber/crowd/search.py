@@ -16,6 +16,7 @@ import numpy as np
 
 from activehuber._typing import Matrix, Vector
 from activehuber.crowd.preparation import Footage, Setting, features_in_words, parameters
+from activehuber.estimators.parameters import prepared
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.fit import reduced_gram
 from activehuber.labels.rule import DEFAULT_RULE
@@ -121,7 +122,7 @@ class CounterSearch:
         y = self.y[part].copy()
         y[np.isin(part, also)] = 0.0
         X = self.footage.rows(setting)[0][part]
-        settings, data = HLRegressor(**params)._prepared(X, y)
+        settings, data = prepared(HLRegressor(**params), X, y)
         labelled = part[~np.isnan(y)]
         order = np.searchsorted(labelled, np.concatenate([self.counted, also]))
         Q = reduced_gram(settings, data)

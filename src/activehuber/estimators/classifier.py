@@ -21,7 +21,9 @@ from sklearn.utils.validation import (
 
 from activehuber._typing import Mask, Vector
 from activehuber.estimators.inputs import checked_rows, each_row, is_streamed, scored_rows
-from activehuber.estimators.regressor import COEFFICIENTS, HLRegressor, ViewParameters
+from activehuber.estimators.parameters import ViewParameters, check_parameters
+from activehuber.estimators.prediction import parts_of, rows_to_predict
+from activehuber.estimators.regressor import COEFFICIENTS, HLRegressor, fit_regressor
 from activehuber.estimators.splitters import is_missing
 from activehuber.fitting import validation as check
 from activehuber.labels.noise_rates import (
@@ -34,8 +36,9 @@ from activehuber.labels.noise_rates import (
 
 Rates = tuple[float, float]
 
-# Attributes that are those of the fit to the codes, besides its coefficients.
+# Attributes that are those of the fit to the codes.
 SHARED = (
+    *COEFFICIENTS,
     "intercept_",
     "threshold_",
     "residuals_",
@@ -83,6 +86,8 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         Where h changes class: 0 without noise rates, else `population_cut` of them.
     noise_rates_ : (float, float) or None
         The rates in use.
+    calibration_ : Calibration
+        The curve that makes probabilities of decision values.
     removed_ : ndarray of shape (n_samples,), bool
         Labels that were dropped, each by the fit of its own class.
     label_quality_ : ndarray of shape (n_samples,)
@@ -216,11 +221,13 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         labels = _CodedLabels.of(own, len(classes), sample_weight)
         params = self.get_params(deep=False)
         del params["noise_rates"]
+        # At the width of the fit: others found no more of the flipped codes.
+        params["judge_wider"] = False
         if self.approximation is not None:
             # All fits on the way see the same landmarks.
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             params["random_state"] = int(seed)
-        HLRegressor(**params)._check_parameters()
+        check_parameters(HLRegressor(**params))
         draft.classes_ = classes
         draft.estimator_, draft.noise_rates_ = _fit_best(params, X, labels, trusted, rates)
         draft._assign(labels)
@@ -252,8 +259,8 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         True
         """
         check_is_fitted(self)
-        X = self.estimator_._check_new(X, owner=self)
-        return self.estimator_._parts(X).sum(axis=1) + self.intercept_ - self.cut_
+        rows = rows_to_predict(self.estimator_, X, owner=self)
+        return parts_of(self.estimator_, rows).sum(axis=1) + self.intercept_ - self.cut_
 
     def predict(self, X):
         """Predict classes.
@@ -308,7 +315,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         ((2, 2), True)
         """
         decision = self.decision_function(X)  # says so if the model is not fitted
-        return each_row(self._calibration, decision)
+        return each_row(self.calibration_, decision)
 
     def score(self, X, y, sample_weight=None):
         """Accuracy on the rows that have a label.
@@ -345,6 +352,12 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         weights = None if sample_weight is None else np.asarray(sample_weight)[given]
         return float(np.average(hit, weights=weights))
 
+    def __getattr__(self, name: str) -> Any:
+        fitted = self.__dict__.get("estimator_")
+        if name in SHARED and fitted is not None:
+            return getattr(fitted, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.noise_rates is None
@@ -352,25 +365,15 @@ class HLClassifier(ClassifierMixin, ViewParameters):
 
     def _assign(self, labels: _CodedLabels) -> None:
         model = self.estimator_
-        self._take_attributes()
         self.removed_ = labels.of_own_class(model.removed_)
         self.label_quality_ = labels.of_own_class(model.label_quality_)
         self.cut_ = _cut(model, labels, self.noise_rates_)
         # Dropped labels too: they know nothing of their own h either, and leaving them out
         # would make the others look certain.
         codes, left_out, weights = labels.in_a_row(model)
-        self._calibration = calibrate(
+        self.calibration_ = calibrate(
             codes, left_out - self.cut_, weights, self.noise_rates_ or (0.0, 0.0)
         )
-
-    def _take_attributes(self) -> None:
-        """Those of `estimator_`, without coefficients that an earlier fit had."""
-        for name in COEFFICIENTS:
-            self.__dict__.pop(name, None)
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
-        for name in SHARED:
-            setattr(self, name, getattr(self.estimator_, name))
 
 
 def _class_of(decision: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -411,12 +414,8 @@ def _fit_best(
 def _fit_to_codes(
     model: HLRegressor, X: Any, labels: _CodedLabels, trusted: Any
 ) -> HLRegressor:
-    """One fit, its leave-one-out values at once: all of them are going to be asked for.
-
-    Codes are judged at the width of the fit: others found no more of the flipped ones.
-    """
-    model._weighs_labels, model._tries_widths = True, False
-    return model.fit(X, labels.codes, labels.weights, trusted)
+    """One fit, its leave-one-out values at once: all of them are going to be asked for."""
+    return fit_regressor(model, X, labels.codes, labels.weights, trusted, weigh_labels=True)
 
 
 def _fit_dropping(

@@ -7,136 +7,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
-from activehuber import graphs
-from activehuber._typing import Matrix, Vector
-from activehuber.data.rows import ArrayRows, LostRows, Rows, automatic_block_size, threads_for
-from activehuber.estimators.inputs import (
-    first_rows,
-    is_streamed,
-    new_rows,
-    refuse_streams,
-    scored_rows,
-)
-from activehuber.estimators.intervals import half_width
+from activehuber.data.rows import Rows, threads_for
+from activehuber.estimators.inputs import is_streamed, refuse_streams, scored_rows
+from activehuber.estimators.parameters import ViewParameters, checked_data, prepared, resolved
+from activehuber.estimators.prediction import interval_of, parts_of, rows_to_predict
 from activehuber.fitting import validation as check
-from activehuber.fitting.fit import (
-    FitResult,
-    fit_targets,
-    path_of_labels,
-    prediction_inflation,
-    refit_labels,
-)
+from activehuber.fitting.fit import FitResult, fit_targets, path_of_labels, refit_labels
 from activehuber.fitting.result import Fitted
-from activehuber.fitting.settings import Data, Settings, ViewSettings
-from activehuber.kernels.feature_maps import APPROXIMATION_NAMES, FOURIER_KERNELS, Landmarks
-from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
-from activehuber.operators.features import project_views
-from activehuber.selection.candidates import WIDTH_KERNELS, settings_at
-from activehuber.selection.tuning import check_enough_labels, choose, default_plan
-from activehuber.solver.approximation import Approximation, ColumnMoments, column_moments
-from activehuber.views import (
-    View,
-    check_view_weights,
-    check_views,
-    resolve_columns,
-    view_names,
-)
+from activehuber.fitting.settings import Data, Settings
+from activehuber.kernels.feature_maps import Landmarks
 
 COEFFICIENTS = ("dual_coef_", "coef_", "components_")
-# Parts of a prediction that can be added up without overflow.
-LARGEST = 1e300
-# With an approximation parameters are chosen on so many labels at most.
-SELECTION_LABELS = 2_000
-
-
-class ViewParameters(BaseEstimator):
-    """An estimator with `kernel` and `views`, whose views' parameters are its own too."""
-
-    kernel: Any
-    views: Any
-
-    def get_params(self, deep=True):
-        """Parameters of the estimator.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Also list `views__<name>__<parameter>`.
-
-        Returns
-        -------
-        dict
-
-        Examples
-        --------
-        >>> from activehuber import HLRegressor, View
-        >>> model = HLRegressor(views=[View([0, 1], name="size"), View([2], name="place")])
-        >>> model.get_params()["views__size__kernel"]
-        'rbf'
-        """
-        params = super().get_params(deep=False)
-        if deep and _are_views(self.views):
-            for name, view in zip(view_names(self.views), self.views, strict=True):
-                for key, value in view.get_params().items():
-                    params[f"views__{name}__{key}"] = value
-        return params
-
-    def set_params(self, **params):
-        """Set parameters, those of views as `views__<name>__<parameter>`.
-
-        Parameters
-        ----------
-        **params : dict
-
-        Returns
-        -------
-        self : estimator
-
-        Examples
-        --------
-        >>> from activehuber import HLRegressor, View
-        >>> model = HLRegressor(views=[View([0, 1], name="size"), View([2], name="place")])
-        >>> model.set_params(alpha=0.1, views__place__gamma=2.0).views[1].gamma
-        2.0
-        """
-        nested = {key: params.pop(key) for key in list(params) if key.startswith("views__")}
-        super().set_params(**params)
-        if not nested:
-            return self
-        if not _are_views(self.views):
-            raise ValueError(f"{next(iter(nested))} was given, but views={self.views!r}")
-        named = dict(zip(check_views(self.views), self.views, strict=True))
-        changes = []
-        for key, value in nested.items():
-            name, _, parameter = key.removeprefix("views__").partition("__")
-            if name not in named or parameter not in named[name].get_params():
-                raise ValueError(
-                    f"invalid parameter {key!r}: it must be views__<name>__<parameter> with a "
-                    f"name among {', '.join(named)}"
-                )
-            changes.append((named[name], parameter, value))
-        for view, parameter, value in changes:
-            view.set_params(**{parameter: value})
-        return self
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._is_precomputed()
-        return tags
-
-    def _is_precomputed(self) -> bool:
-        by_name = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        return self.views is None and by_name
 
 
 class HLRegressor(RegressorMixin, ViewParameters):
@@ -204,6 +89,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
         For "adaptive": labels whose leave-one-out residual exceeds `removal` times the
         noise scale of their row are dropped; where many labels lie far out the cut moves in,
         to even odds of a good and a bad label (not below twice the scale). None drops none.
+    judge_wider : bool, default=True
+        For "adaptive": whether labels may be judged at a wider kernel than the fit has, where
+        that explains them better. False judges them at gamma, for which it may have been
+        chosen.
     n_refinements : int, default=3
         T, for "refine".
     threshold_step : float, default=0.01
@@ -283,6 +172,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Newton steps in all.
     n_labelled_ : int
         Labels in use.
+    result_ : FitResult
+        What the fit knows, read-only: its resolved settings, its data, and for each target the
+        fit and what leave-one-out says of the labels.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         If X had column names.
@@ -310,10 +202,6 @@ class HLRegressor(RegressorMixin, ViewParameters):
 
     result_: FitResult
     X_fit_: Any
-    # For those who ask for leave-one-out figures of every fit anyway; else they wait.
-    _weighs_labels: bool = False
-    # False where the width was chosen for these labels: they are judged there.
-    _tries_widths: bool = True
 
     def __init__(
         self,
@@ -332,6 +220,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         n_neighbors=10,
         threshold="adaptive",
         removal=3.5,
+        judge_wider=True,
         n_refinements=3,
         threshold_step=0.01,
         algorithm="exact",
@@ -358,6 +247,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         self.n_neighbors = n_neighbors
         self.threshold = threshold
         self.removal = removal
+        self.judge_wider = judge_wider
         self.n_refinements = n_refinements
         self.threshold_step = threshold_step
         self.algorithm = algorithm
@@ -399,16 +289,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         >>> int(HLRegressor(gamma=1.0).fit(X, y).n_labelled_)
         50
         """
-        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
-        draft = copy.copy(self)
-        data = draft._checked(X, y, sample_weight, trusted)
-        with threads_for(len(data.y)):
-            settings = draft._resolve(X, data)
-            draft._assign(settings, data, fit_targets(settings, data))
-        if isinstance(data.X, Rows):
-            data.X.release()
-        self.__dict__ = draft.__dict__
-        return self
+        return fit_regressor(self, X, y, sample_weight, trusted)
 
     def predict(self, X):
         """Predict labels.
@@ -471,41 +352,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         shape = (len(self.result_.data.y), -1)
         residuals = np.reshape(self.loo_residuals_, shape)
         in_use = np.where(np.reshape(self.removed_, shape), np.nan, residuals)
-        return self._interval(X, coverage, scale, in_use)
-
-    def _interval(self, X: Any, coverage: Any, scale: Any, residuals: Matrix) -> np.ndarray:
-        """The interval from errors of training labels, (n, q), NaN for those to leave out."""
-        check.check_number("coverage", coverage, above=0.0)
-        if coverage >= 1.0:
-            raise ValueError(f"coverage must be below 1, got {coverage!r}")
-        check.check_choice("scale", scale, ("constant", "local"))
-        X = self._check_new(X)
-        centre = np.asarray(self._parts(X).sum(axis=1) + self.intercept_)
-        centre = centre.reshape(len(centre), -1)
-        ends = []
-        for index in range(len(self.result_.targets)):
-            used = ~np.isnan(residuals[:, index])
-            errors, weights = residuals[used, index], self.result_.data.weights[used]
-            if scale == "local":
-                errors = errors / self.result_.evidence[index].loo_inflation[used]
-            half: float | Vector = half_width(errors, weights, coverage)
-            if scale == "local":
-                half = half * np.asarray(self._inflation(index, X))
-            ends.append(np.stack([centre[:, index] - half, centre[:, index] + half], axis=1))
-        return self.result_.of_targets(ends)
-
-    def _inflation(self, index: int, X: Matrix) -> Vector:
-        """√(1 + q/μ) of new rows."""
-        settings = self.result_.settings
-        penalised = settings.manifold > 0.0 or settings.agreement > 0.0
-        if self.X_fit_ is None or (settings.approximation is None and penalised):
-            raise ValueError(
-                'scale="local" needs rows of features, and no manifold and no agreement; use '
-                'scale="constant"'
-            )
-        return prediction_inflation(
-            settings, self.result_.data, self.result_.targets[index], index, X
-        )
+        return interval_of(self, X, coverage, scale, in_use)
 
     def loo_refit(self, rows, *, target=0):
         """Leave-one-out residuals of some labels by fitting again without each of them.
@@ -586,55 +433,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         True
         """
         check_is_fitted(self)
-        return self._parts(self._check_new(X))
-
-    def _check_new(self, X: Any, owner: Any = None) -> Any:
-        """New rows as `_parts` takes them: Rows with an approximation, else an array.
-
-        `owner` is the estimator that X was given to, if that is not this one.
-        """
-        owner = self if owner is None else owner
-        if self.result_.settings.approximation is None:
-            refuse_streams(X)
-        if self.result_.settings.approximation is None or not is_streamed(X):
-            X = check.checked_features(owner, X, order="C", reset=False)
-        if self.result_.settings.approximation is None:
-            return X
-        rows = new_rows(X, owner)
-        return rows.in_blocks_of(self._rows_a_block(len(self.result_.settings.views)))
-
-    def _parts(self, X: Any) -> np.ndarray:
-        """`predict_views` of checked rows; what is not finite is refused."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            out = self._products(X)
-        if isinstance(out, np.ndarray) and not np.all(np.abs(out) < LARGEST):
-            raise ValueError(
-                "X: predictions overflow; its rows lie far from those of the fit, or the model "
-                "is damaged"
-            )
-        return out
-
-    def _products(self, X: Any) -> np.ndarray:
-        if self.result_.settings.approximation is not None:
-            coefficients = np.stack([f.coefficients for f in self.result_.targets], axis=1)
-            out, _ = X.run(project_views, (self.result_.targets[0].basis, coefficients))
-            return out if self.result_.data.several_targets else out[:, :, 0]
-        parts = []
-        for index, view in enumerate(self.result_.settings.views):
-            weighted = [
-                f.view_weights[index] * f.coefficients[:, index] for f in self.result_.targets
-            ]
-            coefficients = np.stack(weighted, axis=1)
-            used = np.any(coefficients != 0.0, axis=1)
-            if self.X_fit_ is None:
-                parts.append(view.kernel.product(X, X, coefficients))
-            elif np.any(used):
-                rows = view.select(self.X_fit_)[used]
-                parts.append(view.kernel.product(view.select(X), rows, coefficients[used]))
-            else:
-                parts.append(np.zeros((len(X), coefficients.shape[1])))
-        out = np.stack(parts, axis=1)
-        return out if self.result_.data.several_targets else out[:, :, 0]
+        return parts_of(self, rows_to_predict(self, X))
 
     def score(self, X, y, sample_weight=None):
         """R² of the predictions on the rows that have a label.
@@ -760,244 +559,65 @@ class HLRegressor(RegressorMixin, ViewParameters):
             known = [e.scale for e in self.result_.evidence]
         return self.result_.of_targets(known)
 
-    # --- fitting ------------------------------------------------------------------------
 
-    def _check_parameters(self) -> None:
-        if self.views is None:
-            if _is_loo(self.gamma) and self.kernel not in WIDTH_KERNELS:
-                raise ValueError(
-                    f'gamma="loo" is for the kernels {", ".join(WIDTH_KERNELS)}, got '
-                    f"kernel={self.kernel!r}; give gamma"
-                )
-            gamma = "scale" if _is_loo(self.gamma) else self.gamma
-            check.check_kernel_parameters(
-                self.kernel, gamma, self.degree, self.coef0, self.kernel_params
-            )
-            check.check_graph_parameters(self.graph, self.n_neighbors)
-            if isinstance(self.view_weights, str) and self.view_weights == "learn":
-                raise ValueError('view_weights="learn" needs several views; pass views=[...]')
-        else:
-            check.check_each_view(self.views)
-        check_view_weights(self.view_weights, 1 if self.views is None else len(self.views))
-        check.check_threshold_parameters(self.threshold, self.algorithm)
-        if self.algorithm == "paper" and isinstance(self.view_weights, str):
-            if self.view_weights == "learn":
-                raise ValueError('algorithm="paper" cannot learn view_weights; give them')
-        if not _is_loo(self.alpha):
-            remedy = 'usual are 1e-8 to 1; "loo" chooses one'
-            check.check_number("alpha", self.alpha, above=0.0, remedy=remedy)
-        check.check_number("manifold", self.manifold, at_least=0.0)
-        check.check_number("agreement", self.agreement, at_least=0.0)
-        if self.agreement > 0.0 and (self.views is None or len(self.views) < 2):
-            raise ValueError("agreement > 0 needs at least two views; pass views=[...]")
-        if self.removal is not None:
-            check.check_number("removal", self.removal, above=0.0, remedy="None drops none")
-        check.check_flag("fit_intercept", self.fit_intercept)
-        check.check_integer("n_refinements", self.n_refinements, at_least=0)
-        check.check_number(
-            "threshold_step", self.threshold_step, above=0.0, extreme=check.EXTREME_IN_Y
+def fit_regressor(
+    model: HLRegressor,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    trusted: Any = None,
+    *,
+    weigh_labels: bool = False,
+) -> HLRegressor:
+    """`HLRegressor.fit`, which may weigh the labels at once; else they wait to be asked for."""
+    # Everything lands on a copy first: an error or Ctrl-C leaves the model as it was.
+    draft = copy.copy(model)
+    data = checked_data(draft, X, y, sample_weight, trusted)
+    with threads_for(len(data.y)):
+        settings = replace(resolved(draft, X, data), weighs_labels=weigh_labels)
+        set_fitted(draft, settings, data, fit_targets(settings, data))
+    if isinstance(data.X, Rows):
+        data.X.release()
+    model.__dict__ = draft.__dict__
+    return model
+
+
+def set_fitted(
+    model: HLRegressor, settings: Settings, data: Data, fitted: list[Fitted]
+) -> None:
+    """Give a model the attributes of a fit."""
+    model.result_ = FitResult(settings, data, fitted)
+    model.X_fit_ = None if settings.precomputed else data.X
+    collect = model.result_.of_targets
+    single = model.views is None
+    for name in COEFFICIENTS:  # those of an earlier fit that this one may not have
+        model.__dict__.pop(name, None)
+    if settings.approximation is None:
+        model.dual_coef_ = collect(
+            [f.coefficients[:, 0] if single else f.coefficients for f in fitted]
         )
-        check.check_number("tol", self.tol, above=0.0)
-        check.check_integer("max_iter", self.max_iter, at_least=1)
-        check.check_verbose(self.verbose)
-        self._check_approximation()
-
-    def _check_approximation(self) -> None:
-        check.check_integer("n_components", self.n_components, at_least=1)
-        if not isinstance(self.block_size, str) or self.block_size != "auto":
-            check.check_integer("block_size", self.block_size, at_least=1)
-        check_random_state(self.random_state)
-        if self.approximation is None:
-            return
-        check.check_choice("approximation", self.approximation, APPROXIMATION_NAMES, " or None")
-        holders = [self] if self.views is None else self.views
-        if self._is_precomputed():
-            raise ValueError(
-                'kernel="precomputed" is the whole Gram matrix: there is nothing to approximate'
-            )
-        if self.algorithm == "paper":
-            raise ValueError('algorithm="paper" takes no approximation')
-        if self.manifold > 0.0 and any(graphs.is_matrix(h.graph) for h in holders):
-            raise ValueError(
-                "graph is a matrix of all rows, but with an approximation the graph joins the "
-                'drawn rows alone; use graph="knn", "rbf" or a callable'
-            )
-        if self.approximation == "fourier":
-            for holder in holders:
-                if callable(holder.kernel) or holder.kernel not in FOURIER_KERNELS:
-                    raise ValueError(
-                        'approximation="fourier" is for the kernels '
-                        f"{', '.join(FOURIER_KERNELS)}, got kernel={holder.kernel!r}; use "
-                        'approximation="nystrom"'
-                    )
-
-    def _prepared(
-        self, X: Any, y: Any, sample_weight: Any = None, trusted: Any = None
-    ) -> tuple[Settings, Data]:
-        """Settings and data of a fit that is made elsewhere; notes the features on self."""
-        data = self._checked(X, y, sample_weight, trusted)
-        return self._resolve(X, data), data
-
-    def _checked(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> Data:
-        self._check_parameters()
-        return self._check_data(X, y, sample_weight, trusted)
-
-    def _check_data(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> Data:
-        X, y = self._check_rows(X, y)
-        labels = check.check_labels(y, len(X))
-        y = labels.reshape(len(X), -1)
-        weights = check.check_weights(sample_weight, y)
-        mask = check.check_trusted(trusted, y.shape)
-        if self._is_precomputed():
-            X = check.check_precomputed(X)
-        if self.manifold > 0.0:
-            for holder in [self] if self.views is None else self.views:
-                if graphs.is_matrix(holder.graph):
-                    graphs.check_affinity(holder.graph, len(X))
-        return Data(X, y, weights, mask, several_targets=labels.ndim == 2)
-
-    def _check_rows(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """X as an array, or as Rows with an approximation, and y."""
-        if self.approximation is None:
-            refuse_streams(X)
-            copied = not self._is_precomputed()
-            return check.checked_features(self, X, order="C", copy=copied), y
-        if is_streamed(X):
-            rows, y = first_rows(X, y, self)
-        elif isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiu":
-            # A memory map is there because it is large: it is not copied.
-            validate_data(self, X, skip_check_array=True)
-            rows = ArrayRows(X)
-        else:
-            rows = ArrayRows(check.checked_features(self, X, order="C", copy=True))
-        width = 1 if self.views is None else len(self.views)
-        return rows.in_blocks_of(self._rows_a_block(width)), y
-
-    def _rows_a_block(self, n_views: int) -> int:
-        if self.block_size != "auto":
-            return int(self.block_size)
-        if self.approximation == "linear":
-            return automatic_block_size(self.n_features_in_)
-        return automatic_block_size(self.n_components * n_views)
-
-    def _resolve(self, X: Any, data: Data) -> Settings:
-        """Parameters as the fit uses them; X as it was given, for column selectors."""
-        known = data.X
-        if self.approximation is not None:
-            lost = isinstance(data.X, LostRows)  # then widths are numbers already
-            known = None if lost else column_moments(data.X, data.weights)
-        if self.views is None:
-            views = [_view_settings(self, "view0", None, known, data.weights)]
-        else:
-            names, width = getattr(self, "feature_names_in_", None), self.n_features_in_
-            views = [
-                _view_settings(
-                    view,
-                    name,
-                    resolve_columns(view, name, X, names, width),
-                    known,
-                    data.weights,
-                )
-                for name, view in zip(view_names(self.views), self.views, strict=True)
-            ]
-        settings = Settings(
-            views=tuple(views),
-            view_weights=check_view_weights(self.view_weights, len(views)),
-            alpha=1.0 if _is_loo(self.alpha) else float(self.alpha),
-            manifold=float(self.manifold),
-            agreement=float(self.agreement),
-            threshold=self.threshold,
-            removal=self.removal,
-            n_refinements=int(self.n_refinements),
-            threshold_step=float(self.threshold_step),
-            algorithm=self.algorithm,
-            fit_intercept=bool(self.fit_intercept),
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-            verbose=int(self.verbose),
-            approximation=self._approximation(),
-            weighs_labels=self._weighs_labels,
-            tries_widths=self._tries_widths and not _is_loo(self.gamma),
-        )
-        return self._choose(settings, data)
-
-    def _approximation(self) -> Approximation | None:
-        if self.approximation is None:
-            return None
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return Approximation(self.approximation, int(self.n_components), seed)
-
-    def _choose(self, settings: Settings, data: Data) -> Settings:
-        """Settings with what "loo" stands for."""
-        move_widths = self.views is None and _is_loo(self.gamma)
-        if not (_is_loo(self.alpha) or move_widths):
-            return settings
-        if data.several_targets:
-            raise ValueError(
-                'alpha="loo" and gamma="loo" take one target; fit one model for each column of '
-                "y, or, if no label is missing, use sklearn.multioutput.MultiOutputRegressor"
-            )
-        if settings.approximation is not None:
-            return self._choose_on_some(settings, data, move_widths)
-        check_enough_labels(data, "give alpha and gamma")
-        total = data.total_weight
-        plan = default_plan(
-            total,
-            None if _is_loo(self.alpha) else settings.alpha,
-            removals=(settings.label_rule.removal,),
-        )
-        plain = replace(settings, manifold=0.0)
-        choice = choose([plain], data, (settings.manifold,), plan, move_widths=move_widths)
-        return settings_at(settings, choice.point, total)
-
-    def _choose_on_some(self, settings: Settings, data: Data, move_widths: bool) -> Settings:
-        """The same from exact fits to a few labels; the ridge 2Sλ stays for all."""
-        assert settings.approximation is not None
-        check_enough_labels(data, "give alpha and gamma")
-        some = data.some_labels(SELECTION_LABELS, settings.approximation.seed)
-        plain = replace(settings, approximation=None, manifold=0.0)
-        total, of_some = data.total_weight, some.total_weight
-        plan = default_plan(
-            of_some,
-            None if _is_loo(self.alpha) else settings.alpha * total / of_some,
-            removals=(settings.label_rule.removal,),
-        )
-        choice = choose([plain], some, (0.0,), plan, move_widths=move_widths)
-        return settings_at(settings, choice.point, total)
-
-    def _assign(self, settings: Settings, data: Data, fitted: list[Fitted]) -> None:
-        self.result_ = FitResult(settings, data, fitted)
-        self.X_fit_ = None if settings.precomputed else data.X
-        collect = self.result_.of_targets
-        single = self.views is None
-        for name in COEFFICIENTS:  # those of an earlier fit that this one may not have
-            self.__dict__.pop(name, None)
-        if settings.approximation is None:
-            self.dual_coef_ = collect(
-                [f.coefficients[:, 0] if single else f.coefficients for f in fitted]
-            )
-        else:
-            self.coef_ = collect([f.coefficients for f in fitted])
-            assert fitted[0].basis is not None
-            landmarks = [f.rows for f in fitted[0].basis.functions if isinstance(f, Landmarks)]
-            if landmarks:
-                self.components_ = landmarks[0] if single else landmarks
-        self.intercept_ = collect([f.intercept for f in fitted])
-        widths = [view.kernel.gamma for view in settings.views]
-        self.alpha_, self.gamma_ = settings.alpha, widths[0] if single else widths
-        self.view_weights_ = collect([f.view_weights for f in fitted])
-        self.view_weights_residual_ = collect([f.view_weights_residual for f in fitted])
-        self.threshold_ = collect([f.threshold for f in fitted])
-        histories = [f.thresholds for f in fitted]
-        self.thresholds_ = histories if self.result_.data.several_targets else histories[0]
-        self.removed_ = collect([f.removed for f in fitted])
-        self.residuals_ = collect([f.residuals for f in fitted])
-        self.duality_gap_ = collect([f.certificate.duality_gap for f in fitted])
-        self.kkt_residual_ = collect([f.certificate.kkt_residual for f in fitted])
-        self.kkt_rounding_ = collect([f.certificate.kkt_rounding for f in fitted])
-        self.objective_ = collect([f.certificate.objective for f in fitted])
-        self.n_iter_ = collect([f.n_iter for f in fitted])
-        self.n_labelled_ = collect([f.n_labelled for f in fitted])
+    else:
+        model.coef_ = collect([f.coefficients for f in fitted])
+        assert fitted[0].basis is not None
+        landmarks = [f.rows for f in fitted[0].basis.functions if isinstance(f, Landmarks)]
+        if landmarks:
+            model.components_ = landmarks[0] if single else landmarks
+    model.intercept_ = collect([f.intercept for f in fitted])
+    widths = [view.kernel.gamma for view in settings.views]
+    model.alpha_, model.gamma_ = settings.alpha, widths[0] if single else widths
+    model.view_weights_ = collect([f.view_weights for f in fitted])
+    model.view_weights_residual_ = collect([f.view_weights_residual for f in fitted])
+    model.threshold_ = collect([f.threshold for f in fitted])
+    histories = [f.thresholds for f in fitted]
+    model.thresholds_ = histories if model.result_.data.several_targets else histories[0]
+    model.removed_ = collect([f.removed for f in fitted])
+    model.residuals_ = collect([f.residuals for f in fitted])
+    model.duality_gap_ = collect([f.certificate.duality_gap for f in fitted])
+    model.kkt_residual_ = collect([f.certificate.kkt_residual for f in fitted])
+    model.kkt_rounding_ = collect([f.certificate.kkt_rounding for f in fitted])
+    model.objective_ = collect([f.certificate.objective for f in fitted])
+    model.n_iter_ = collect([f.n_iter for f in fitted])
+    model.n_labelled_ = collect([f.n_labelled for f in fitted])
 
 
 # Parameters of HLRegressor that say what is minimised, whatever the threshold.
@@ -1067,8 +687,7 @@ def huber_path(X, y, sample_weight=None, *, min_threshold=None, max_events=None,
             f"huber_path takes one target, y of shape (n,), got {np.ndim(y)} dimensions"
         )
     _check_path_parameters(min_threshold, max_events)
-    draft = HLRegressor(**params)
-    settings, data = draft._prepared(X, y, sample_weight)
+    settings, data = prepared(HLRegressor(**params), X, y, sample_weight)
     if settings.view_weights is None:
         raise ValueError('huber_path takes fixed view_weights, not "learn"')
     return path_of_labels(settings, data, min_threshold=min_threshold, max_events=max_events)
@@ -1081,41 +700,3 @@ def _check_path_parameters(min_threshold: Any, max_events: Any) -> None:
         )
     if max_events is not None:
         check.check_integer("max_events", max_events, at_least=1)
-
-
-def _is_loo(value: Any) -> bool:
-    return isinstance(value, str) and value == "loo"
-
-
-def _are_views(views: Any) -> bool:
-    return isinstance(views, (list, tuple)) and all(isinstance(v, View) for v in views)
-
-
-def _view_settings(
-    holder: Any,
-    name: str,
-    columns: np.ndarray | None,
-    known: Matrix | ColumnMoments | None,
-    weights: Vector,
-) -> ViewSettings:
-    """A view, or the regressor itself, with its kernel resolved on the view's columns."""
-    wanted = "scale" if _is_loo(holder.gamma) else holder.gamma
-    gamma: Any
-    if known is None:
-        gamma = wanted
-    elif isinstance(known, ColumnMoments):
-        gamma = known.gamma(wanted, columns)
-    else:
-        X = known if columns is None else known[:, columns]
-        if isinstance(holder.kernel, str) and holder.kernel == "precomputed":
-            gamma = gamma_from_gram(wanted, X)
-        else:
-            gamma = resolve_gamma(wanted, X, weights)
-    kernel = Kernel(
-        name=holder.kernel,
-        gamma=gamma,
-        degree=int(holder.degree),
-        coef0=float(holder.coef0),
-        params=dict(holder.kernel_params or {}),
-    )
-    return ViewSettings(name, columns, kernel, holder.graph, int(holder.n_neighbors))

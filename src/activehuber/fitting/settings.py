@@ -71,8 +71,6 @@ class Settings:
         None: the kernels themselves.
     weighs_labels : bool
         Whether leave-one-out figures are wanted at once, while factors are at hand.
-    tries_widths : bool
-        Whether labels may be judged at another width than the fit has.
     rule : LabelRule
         The numbers of the label rule, but for `removal`.
     """
@@ -84,6 +82,7 @@ class Settings:
     agreement: float
     threshold: str | float | ThresholdRule
     removal: float | None
+    judge_wider: bool
     n_refinements: int
     threshold_step: float
     algorithm: str
@@ -93,7 +92,6 @@ class Settings:
     verbose: int
     approximation: Approximation | None = None
     weighs_labels: bool = False
-    tries_widths: bool = True
     rule: LabelRule = DEFAULT_RULE
 
     @property

@@ -158,7 +158,7 @@ class Target:
         """The kernels at other widths, if Q comes from kernels alone and some have a width."""
         settings, task = self.settings, self.task
         linear = settings.approximation is not None and settings.approximation.kind == "linear"
-        if not settings.tries_widths or task.everything or linear:
+        if not settings.judge_wider or task.everything or linear:
             return None
         wider = WiderKernels(
             [view.kernel for view in settings.views],

@@ -113,19 +113,12 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...], also: str = ""
         raise ValueError(f"{name} must be one of {listed}{also}, got {value!r}")
 
 
-def check_kernel_parameters(
-    kernel: Any,
-    gamma: Any,
-    degree: Any,
-    coef0: Any,
-    kernel_params: Any,
-    *,
-    of_view: bool = False,
-) -> None:
-    """Raise unless a kernel and its parameters make sense together.
+def check_kernel_and_graph(holder: Any, *, of_view: bool = False) -> None:
+    """Raise unless kernel and graph of a view, or of an estimator, make sense.
 
-    An estimator's gamma="loo" comes here as "scale"; a view cannot have it (`of_view`).
+    A view cannot have gamma="loo" (`of_view`).
     """
+    kernel, gamma, graph = holder.kernel, holder.gamma, holder.graph
     if not callable(kernel):
         check_choice("kernel", kernel, KERNEL_NAMES, " or a callable")
     if isinstance(gamma, str):
@@ -136,20 +129,18 @@ def check_kernel_parameters(
             check_number("every gamma", number, at_least=0.0, remedy="0 leaves a feature out")
     else:
         check_number("gamma", gamma, above=0.0, remedy='or use gamma="scale"')
-    check_integer("degree", degree, at_least=1)
-    check_number("coef0", coef0)
-    if kernel_params is not None:
-        if not isinstance(kernel_params, dict):
-            raise TypeError(f"kernel_params must be a dict or None, got {kernel_params!r}")
+    check_integer("degree", holder.degree, at_least=1)
+    check_number("coef0", holder.coef0)
+    if holder.kernel_params is not None:
+        if not isinstance(holder.kernel_params, dict):
+            raise TypeError(
+                f"kernel_params must be a dict or None, got {holder.kernel_params!r}"
+            )
         if not callable(kernel):
             raise ValueError(
                 "kernel_params is for callable kernels; named kernels take gamma, degree "
                 f"and coef0, but kernel={kernel!r}"
             )
-
-
-def check_graph_parameters(graph: Any, n_neighbors: Any) -> None:
-    """Raise unless `graph` is a name, a callable or a matrix."""
     if isinstance(graph, str):
         check_choice("graph", graph, GRAPH_NAMES, ", a callable or an affinity matrix")
     elif not callable(graph) and not sparse.issparse(graph) and np.ndim(graph) != 2:
@@ -157,22 +148,14 @@ def check_graph_parameters(graph: Any, n_neighbors: Any) -> None:
             'graph must be "knn", "rbf", a callable that returns M, or an n × n affinity '
             f"matrix, got {graph!r}"
         )
-    check_integer("n_neighbors", n_neighbors, at_least=1)
+    check_integer("n_neighbors", holder.n_neighbors, at_least=1)
 
 
 def check_each_view(views: Any) -> None:
     """Raise, naming the view, unless every view is usable."""
     for name, view in zip(check_views(views), views, strict=True):
         try:
-            check_kernel_parameters(
-                view.kernel,
-                view.gamma,
-                view.degree,
-                view.coef0,
-                view.kernel_params,
-                of_view=True,
-            )
-            check_graph_parameters(view.graph, view.n_neighbors)
+            check_kernel_and_graph(view, of_view=True)
             if isinstance(view.kernel, str) and view.kernel == "precomputed":
                 raise ValueError(
                     'kernel="precomputed" is not possible for a view, since its columns are '

@@ -20,7 +20,8 @@ from activehuber.data.encoding import TableFeatures
 from activehuber.data.parsing import DATE_LAYOUTS
 from activehuber.data.rows import LostRows
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.estimators.regressor import HLRegressor
+from activehuber.estimators.parameters import check_parameters, resolved
+from activehuber.estimators.regressor import HLRegressor, set_fitted
 from activehuber.fitting.result import Fitted, LabelEvidence
 from activehuber.fitting.settings import Data, Settings
 from activehuber.fitting.validation import ALGORITHM_NAMES, THRESHOLD_NAMES, check_weights
@@ -176,6 +177,7 @@ PARAMS: dict[str, Rule] = {
     "agreement": not_negative,
     "threshold": either(one_of(*THRESHOLD_NAMES), number(0.0, finite=False)),
     "removal": optional(positive),
+    "judge_wider": flag,
     "n_refinements": whole(),
     "threshold_step": positive,
     "algorithm": one_of(*ALGORITHM_NAMES),
@@ -189,7 +191,7 @@ PARAMS: dict[str, Rule] = {
     "random_state": optional(whole(0, 2**32 - 1)),
 }
 # A classifier keeps what it was given; what it came to is in its regressor.
-CLASSIFIER_PARAMS = PARAMS | {
+CLASSIFIER_PARAMS = {name: rule for name, rule in PARAMS.items() if name != "judge_wider"} | {
     "alpha": either(one_of("loo"), positive),
     "noise_rates": either(nothing, one_of("estimate"), sequence(rate, rate)),
 }
@@ -505,7 +507,7 @@ def _check_head(state: Any, kind: str, name: str) -> None:
 
 def _estimator_state(model: Any) -> dict[str, Any]:
     if isinstance(model, HLClassifier):
-        calibration: Calibration = model._calibration
+        calibration: Calibration = model.calibration_
         state = {
             "params": _params_state(model, model.estimator_.result_.settings),
             "classes": _without_objects(model.classes_),
@@ -531,10 +533,9 @@ def _estimator_of(model_state: dict[str, Any]) -> Any:
     model.classes_, model.estimator_ = state["classes"], inner
     rates = state["noise_rates"]
     model.noise_rates_ = None if rates is None else (float(rates[0]), float(rates[1]))
-    model._take_attributes()
     model.removed_, model.label_quality_ = state["removed"], state["label_quality"]
     model.cut_ = float(state["cut"])
-    model._calibration = Calibration(**state["calibration"])
+    model.calibration_ = Calibration(**state["calibration"])
     model.n_features_in_ = inner.n_features_in_
     return model
 
@@ -592,14 +593,14 @@ def _basis_of(states: list[Any], settings: Settings) -> Basis:
 def regressor_of(state: dict[str, Any]) -> HLRegressor:
     """The inverse of `regressor_state`, for a state that keeps its rule."""
     model = HLRegressor(**_params_of(state["params"]))
-    model._check_parameters()
+    check_parameters(model)
     n, model.n_features_in_ = len(state["y"]), state["n_features"]
     X = LostRows(n, model.n_features_in_) if state["X"] is None else state["X"]
     data = Data(X, state["y"], state["weights"], state["trusted"], state["several"])
-    settings = model._resolve(X, data)
+    settings = resolved(model, X, data)
     basis = None if state["basis"] is None else _basis_of(state["basis"], settings)
     fitted = [replace(_fitted_of(item), basis=basis) for item in state["fitted"]]
-    model._assign(settings, data, fitted)
+    set_fitted(model, settings, data, fitted)
     return model
 
 

@@ -1,0 +1,298 @@
+"""HLClassifierCV: the classifier with every parameter chosen."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils.validation import check_consistent_length
+
+from activehuber._typing import Vector
+from activehuber.data.rows import Rows
+from activehuber.estimators.classifier import HLClassifier, code_labels
+from activehuber.estimators.inputs import checked_rows
+from activehuber.estimators.parameter_search import (
+    HANDED_ON,
+    ParameterSearch,
+    fits_on,
+    splits_of,
+)
+from activehuber.fitting import validation as check
+from activehuber.fitting.complaints import MANY_REMOVED
+from activehuber.fitting.settings import Data, Settings
+from activehuber.labels.noise_rates import clean_losses
+from activehuber.selection.search import CLASS_RIDGES, FOLDS
+from activehuber.selection.tuning import choose_for_classes
+
+
+class HLClassifierCV(ClassifierMixin, ParameterSearch):
+    """`HLClassifier` with kernel, widths and alpha chosen from the labels.
+
+    Points are scored by the evidence of the codes ±1, in closed form: the likelihood of a
+    Gaussian process whose mean is the least-squares fit. Which labels to drop is then up to
+    `HLClassifier`; if it drops any of two classes, that is tried on five folds, and labels are
+    dropped only if those held out are predicted no worse for it.
+
+    Parameters
+    ----------
+    kernels, gammas, alphas, manifolds, relevance, standardize, views, view_weights, \
+            agreement, graph, n_neighbors, fit_intercept, tol, max_iter, random_state, \
+            verbose, approximation, n_components, block_size
+        As in `HLRegressorCV`.
+    cv : None, int, splitter or iterable of (train, test), default=None
+        None is the search in closed form. Otherwise the grid alone is tried, each point fitted
+        on every training part; unlabelled rows are in all of them.
+    scoring : "robust", str or callable, default="robust"
+        With cv, "robust" is the accuracy; without cv no other scoring can be used.
+    removal : float or None, default=3.5
+    noise_rates : (float, float), "estimate" or None, default=None
+        As in `HLClassifier`.
+
+    Attributes
+    ----------
+    best_params_, best_score_, cv_results_, relevance_, scaler_
+        As in `HLRegressorCV`.
+    best_estimator_ : HLClassifier
+        Fitted to all rows. Its fitted attributes are attributes of the search too.
+    classes_ : ndarray of shape (n_classes,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLClassifierCV
+    >>> X = np.random.default_rng(0).normal(size=(80, 2))
+    >>> y = np.where(X[:, 0] > 0, "right", "left").astype(object)
+    >>> y[60:] = None                         # no labels
+    >>> model = HLClassifierCV().fit(X, y)
+    >>> model.predict([[2.0, 0.0], [-2.0, 0.0]]).tolist()
+    ['right', 'left']
+    """
+
+    _ridges = CLASS_RIDGES
+
+    def __init__(
+        self,
+        *,
+        kernels=("laplacian", "rbf"),
+        gammas=None,
+        alphas=None,
+        manifolds=(0,),
+        cv=None,
+        scoring="robust",
+        relevance=False,
+        standardize=False,
+        removal=3.5,
+        noise_rates=None,
+        views=None,
+        view_weights="uniform",
+        agreement=0.0,
+        graph="knn",
+        n_neighbors=10,
+        fit_intercept=True,
+        tol=1e-10,
+        max_iter=200,
+        random_state=0,
+        verbose=0,
+        approximation=None,
+        n_components=1000,
+        block_size="auto",
+    ):
+        self.kernels = kernels
+        self.gammas = gammas
+        self.alphas = alphas
+        self.manifolds = manifolds
+        self.cv = cv
+        self.scoring = scoring
+        self.relevance = relevance
+        self.standardize = standardize
+        self.removal = removal
+        self.noise_rates = noise_rates
+        self.views = views
+        self.view_weights = view_weights
+        self.agreement = agreement
+        self.graph = graph
+        self.n_neighbors = n_neighbors
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+        self.approximation = approximation
+        self.n_components = n_components
+        self.block_size = block_size
+
+    def fit(self, X, y, sample_weight=None, trusted=None):
+        """Choose parameters and fit with them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Classes of any values; NaN, None or pandas.NA where there is no label.
+        sample_weight : array-like of shape (n_samples,), default=None
+        trusted : array-like of shape (n_samples,), bool, default=None
+            Labels that must not be removed.
+
+        Returns
+        -------
+        self : HLClassifierCV
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifierCV
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> HLClassifierCV().fit(X, y).classes_.tolist()
+        ['left', 'right']
+        """
+        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
+        draft = copy.copy(self)
+        X, y = checked_rows(X, y, draft)
+        if isinstance(X, Rows):
+            draft._number_views(X)
+        draft.classes_, codes = code_labels(y, sample_weight)
+        check_consistent_length(X, codes)
+        seen = draft._search(X, codes, y, sample_weight, trusted)
+        draft.best_estimator_ = draft._estimator(draft.best_params_)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            draft.best_estimator_.fit(seen, y, sample_weight, trusted)
+        asked = self.cv is None and self.approximation is None
+        if asked and not draft._dropping_helps(seen, y, sample_weight, trusted):
+            # What was said of a fit that is not handed out would mislead.
+            draft.best_params_ = draft.best_params_ | {"threshold": np.inf}
+            draft.best_estimator_ = draft._estimator(draft.best_params_)
+            draft.best_estimator_.fit(seen, y, sample_weight, trusted)
+        else:
+            for each in said:
+                warnings.warn(each.message, each.category, stacklevel=2)
+        draft.relevance_ = draft._relevance()
+        draft.views = self.views
+        self.__dict__ = draft.__dict__
+        return self
+
+    # The mixin's, which refuses missing labels, would come first.
+    score = ParameterSearch.score
+
+    def predict_proba(self, X):
+        """Probabilities of the best estimator; see `HLClassifier.predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifierCV
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> HLClassifierCV().fit(X, y).predict_proba([[-2.0], [2.0]]).shape
+        (2, 2)
+        """
+        seen = self._scaled(X)
+        return self.best_estimator_.predict_proba(seen)
+
+    def decision_function(self, X):
+        """Decision values of the best estimator.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifierCV
+        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
+        >>> y = np.repeat(["left", "right"], 20)
+        >>> decision = HLClassifierCV().fit(X, y).decision_function([[-2.0], [2.0]])
+        >>> bool(decision[0] < 0 < decision[1])
+        True
+        """
+        seen = self._scaled(X)
+        return self.best_estimator_.decision_function(seen)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.noise_rates is None
+        return tags
+
+    def _estimator(self, params: dict[str, Any]) -> HLClassifier:
+        handed = {name: getattr(self, name) for name in (*HANDED_ON, "removal", "noise_rates")}
+        return HLClassifier(**handed | params)
+
+    def _dropping_helps(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> bool:
+        """Whether labels held out are predicted no worse if labels are dropped from the rest.
+
+        The classifier asks leave-one-out values, but of a fit whose dropped labels were chosen
+        with all labels in view. Where more are dropped than can be right, predictions must be
+        better by a standard error. True if nothing was dropped or folds cannot be made.
+        """
+        classes, codes = code_labels(y, sample_weight)
+        weights = check.check_weights(sample_weight, codes.reshape(len(codes), -1))
+        counts = [int(np.sum(codes == code)) for code in (-1.0, 1.0)]
+        removed = self.best_estimator_.removed_
+        few = len(classes) > 2 or min(counts) < 2 or self._is_precomputed()
+        if few or not np.any(removed):
+            return True
+        folds = StratifiedKFold(
+            min(FOLDS, *counts), shuffle=True, random_state=self.random_state
+        )
+        splits = splits_of(folds, X, y, classes=True)
+        rates = self.best_estimator_.noise_rates_ or (0.0, 0.0)
+        given = ~np.isnan(codes)
+        losses = []
+        for params in (self.best_params_ | {"threshold": np.inf}, self.best_params_):
+            decision = np.empty(len(codes))
+            with warnings.catch_warnings():
+                # These fits are not handed out; what is wrong with the one that is, it says.
+                warnings.simplefilter("ignore", UserWarning)
+                fits = fits_on(self._estimator(params), X, y, weights, trusted, splits)
+                for (_, test), (model, part, *_) in zip(splits, fits, strict=True):
+                    decision[test] = model.decision_function(part)
+            losses.append(clean_losses(codes[given], decision[given], rates))
+        weights, removed = weights[given], removed[given]
+        gain, error = _mean_and_error(losses[0] - losses[1], weights)
+        many = np.sum(weights[removed]) > MANY_REMOVED * np.sum(weights)
+        return gain >= (error if many else 0.0)
+
+    def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        total = data.total_weight
+        plan = self._plan(total)
+        choice = choose_for_classes(settings, data, self.manifolds, plan)
+        self._record(choice, total)
+        self.best_score_ = choice.score
+        return self._parameters_at(choice.point, total)
+
+    def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        raise ValueError("HLClassifierCV takes a scorer only together with cv, such as cv=5")
+
+    def _judge_part(self, model: Any, X: Any, y: Any, weights: Vector) -> Any:
+        if self.scoring != "robust":
+            return float(get_scorer(self.scoring)(model, X, y))
+        return float(model.score(X, y, weights))
+
+    def _scores_of(self, runs: list[list[Any]]) -> Vector:
+        return np.array([np.mean(run) for run in runs])
+
+
+def _mean_and_error(values: Vector, weights: Vector) -> tuple[float, float]:
+    """Weighted mean and its standard error."""
+    shares = weights / weights.sum()
+    mean = float(shares @ values)
+    return mean, float(np.sqrt(shares**2 @ (values - mean) ** 2))

@@ -1,0 +1,457 @@
+"""What both searches for parameters share: checks, the scaler, the grid, the record."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import check_cv
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
+
+from activehuber._typing import Vector
+from activehuber.data.rows import Rows, threads_for
+from activehuber.estimators.inputs import is_streamed, new_rows, scored_rows
+from activehuber.estimators.parameters import SELECTION_LABELS, ViewParameters, prepared
+from activehuber.estimators.prediction import parts_of
+from activehuber.estimators.regressor import HLRegressor
+from activehuber.estimators.splitters import class_numbers, is_missing
+from activehuber.fitting import validation as check
+from activehuber.fitting.settings import Data, Settings
+from activehuber.kernels.feature_maps import drawn
+from activehuber.selection.candidates import WIDTH_KERNELS, Point
+from activehuber.selection.scoring import Mode
+from activehuber.selection.search import RIDGES, WIDTH_FACTORS, Plan, SearchResult, grid_points
+from activehuber.selection.tuning import check_enough_labels, family_of
+from activehuber.views import View, check_views, resolve_columns, view_names
+
+Splits = list[tuple[np.ndarray, np.ndarray]]
+
+# Parameters that a search hands on to its estimators as they are.
+HANDED_ON = (
+    "views",
+    "view_weights",
+    "agreement",
+    "graph",
+    "n_neighbors",
+    "fit_intercept",
+    "tol",
+    "max_iter",
+)
+
+
+def _silent(line: str) -> None:
+    """Report nothing."""
+
+
+class ParameterSearch(ViewParameters):
+    """What both searches share: checks, the scaler, the grid, the record."""
+
+    best_estimator_: Any
+    best_params_: dict[str, Any]
+    scaler_: StandardScaler | None
+    kernels: Any
+    gammas: Any
+    alphas: Any
+    manifolds: Any
+    cv: Any
+    scoring: Any
+    relevance: Any
+    standardize: Any
+    random_state: Any
+    verbose: Any
+    approximation: Any
+    n_components: Any
+    block_size: Any
+    _ridges: tuple[float, ...] = RIDGES
+
+    def __getattr__(self, name: str) -> Any:
+        # Fitted attributes that the search itself does not have are those of the model.
+        fitted = self.__dict__.get("best_estimator_")
+        if name.endswith("_") and not name.startswith("_") and fitted is not None:
+            return getattr(fitted, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _is_precomputed(self) -> bool:
+        kernels = self.kernels
+        several = isinstance(kernels, (list, tuple, np.ndarray))
+        return self.views is None and several and tuple(kernels) == ("precomputed",)
+
+    def predict(self, X):
+        """Predict with the best estimator.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> HLRegressorCV(kernels=["rbf"]).fit(X, y).predict([[1.5], [4.5]]).shape
+        (2,)
+        """
+        seen = self._scaled(X)
+        return self.best_estimator_.predict(seen)
+
+    def score(self, X, y, sample_weight=None):
+        """Score of the best estimator on the rows that have a label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+        sample_weight : array-like of shape (n_rows,), default=None
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> y[50:] = np.nan                       # rows without a label are skipped
+        >>> bool(HLRegressorCV(kernels=["rbf"]).fit(X, y).score(X, y) > 0.95)
+        True
+        """
+        if isinstance(y, str):
+            check_is_fitted(self)
+            X, y = scored_rows(X, y, self)
+        seen = self._scaled(X)
+        return self.best_estimator_.score(seen, y, sample_weight)
+
+    def _number_views(self, rows: Rows) -> None:
+        """Views of named columns as views of numbers: the few rows looked at have no names."""
+        if self.views is None:
+            return
+        check_views(self.views)
+        names, numbered = rows.names, []
+        for name, view in zip(view_names(self.views), self.views, strict=True):
+            mine = copy.deepcopy(view)
+            mine.columns = resolve_columns(
+                view, name, rows, None if names is None else np.array(names), rows.n_features
+            )
+            numbered.append(mine)
+        self.views = numbered
+
+    def _scaled(self, X: Any) -> Any:
+        check_is_fitted(self)
+        if self.approximation is not None and is_streamed(X):
+            return new_rows(X, self)
+        checked = check.checked_features(self, X, order="C", reset=False)
+        return X if self.scaler_ is None else self.scaler_.transform(checked)
+
+    def _check_parameters(self) -> None:
+        check.check_several("kernels", self.kernels)
+        for name in ("gammas", "alphas"):
+            if getattr(self, name) is not None:
+                check.check_several(name, getattr(self, name))
+                for number in getattr(self, name):
+                    check.check_number(f"every one of {name}", number, above=0.0)
+        check.check_several("manifolds", self.manifolds)
+        check.check_verbose(self.verbose)
+        if isinstance(self.scoring, str) and self.scoring != "robust":
+            get_scorer(self.scoring)
+        elif not isinstance(self.scoring, str) and not callable(self.scoring):
+            raise TypeError(f"scoring must be a name or a callable, got {self.scoring!r}")
+        for number in self.manifolds:
+            check.check_number("every one of manifolds", number, at_least=0.0)
+        for name in ("relevance", "standardize"):
+            check.check_flag(name, getattr(self, name))
+        if self.relevance and (self.gammas is not None or self.cv is not None):
+            raise ValueError("relevance=True learns the widths: leave gammas and cv None")
+        others = [kernel for kernel in self.kernels if kernel not in WIDTH_KERNELS]
+        if self.relevance and self.views is None and others:
+            raise ValueError(
+                f"relevance=True is for the kernels {', '.join(WIDTH_KERNELS)}, got "
+                f"{others[0]!r}"
+            )
+        if self.standardize and self._is_precomputed():
+            raise ValueError("standardize=True needs features, not a precomputed kernel")
+        check.check_integer("random_state", self.random_state, at_least=0)
+        if self.approximation is not None:
+            self._check_approximation()
+
+    def _check_approximation(self) -> None:
+        if any(manifold > 0.0 for manifold in self.manifolds):
+            raise ValueError(
+                "manifolds must be (0,) with an approximation, since parameters are chosen on "
+                "a few rows; choose without, then give manifold to the estimator"
+            )
+        own = [str(kernel) for kernel in self.kernels if kernel not in ("linear", "cosine")]
+        if self.approximation == "linear" and self.views is None and own:
+            raise ValueError(
+                'approximation="linear" has no kernel to choose, got kernels='
+                f'{self.kernels!r}; use kernels=("linear",)'
+            )
+
+    def _report(self) -> Callable[[str], Any]:
+        return (lambda line: print(f"[activehuber] {line}")) if self.verbose else _silent
+
+    def _search(self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any) -> Any:
+        """Choose parameters; returns X as the estimator is to see it.
+
+        Parameters
+        ----------
+        target : ndarray
+            What the kernel fit sees: y, or its codes.
+        """
+        self._check_parameters()
+        target = check.check_labels(target, len(target))
+        if sample_weight is not None:
+            columns = target.reshape(len(target), -1)
+            sample_weight = check.check_weights(sample_weight, columns)
+        self.scaler_ = None
+        self._looked_at = np.arange(len(target))
+        if not isinstance(X, Rows):
+            seen = check.checked_features(self, X)
+            if self.standardize:
+                self.scaler_ = StandardScaler().fit(seen, sample_weight=sample_weight)
+                X = self.scaler_.transform(seen)
+        elif self.standardize:
+            raise ValueError("standardize=True needs X in memory; standardise it beforehand")
+        if self.approximation is None:
+            self._choose(X, target, y, sample_weight, trusted)
+        else:
+            self._choose_on_some(X, target, y, sample_weight, trusted)
+        return X
+
+    def _choose_on_some(
+        self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any
+    ) -> None:
+        """Parameters from a few labels; the ridge 2Sλ is noise over signal and stays."""
+        weights = np.ones(len(target)) if sample_weight is None else sample_weight
+        given = ~np.isnan(target.reshape(len(target), -1)[:, 0])
+        labelled = np.flatnonzero(given & (weights > 0.0))
+        rng = np.random.default_rng(self.random_state)
+        rows = labelled[drawn(len(labelled), SELECTION_LABELS, rng)]
+        self._looked_at = rows
+        some = X.take(rows) if isinstance(X, Rows) else _safe_indexing(X, rows)
+        mask = None if trusted is None else np.asarray(trusted)[rows]
+        part = None if sample_weight is None else weights[rows]
+        self._choose(some, target[rows], _safe_indexing(y, rows), part, mask)
+        share = float(weights[rows].sum() / weights[labelled].sum())
+        self.best_params_ = {
+            **self.best_params_,
+            "alpha": share * self.best_params_["alpha"],
+            "approximation": self.approximation,
+            "n_components": self.n_components,
+            "block_size": self.block_size,
+            "random_state": self.random_state,
+        }
+
+    def _choose(self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any) -> None:
+        """`best_params_` by exact fits."""
+        with threads_for(len(target)):
+            self.best_params_ = self._best_params(X, target, y, sample_weight, trusted)
+
+    def _best_params(
+        self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any
+    ) -> dict[str, Any]:
+        settings = []
+        for params in self._candidates():
+            resolved, data = prepared(HLRegressor(**params), X, target, sample_weight, trusted)
+            settings.append(resolved)
+        plain = type(self).__name__.removesuffix("CV")
+        check_enough_labels(data, f"give the parameters to {plain}")
+        if self.cv is None and self.scoring == "robust":
+            return self._in_closed_form(settings, data)
+        if self.cv is None:
+            return self._by_scorer(settings, data)
+        grid = self._grid(settings, data)
+        return self._by_splits(grid, X, y, sample_weight, trusted)
+
+    def _candidates(self) -> list[dict[str, Any]]:
+        """Parameters of one kernel fit a kernel."""
+        handed = {name: getattr(self, name) for name in HANDED_ON}
+        if self.views is not None:
+            return [handed]
+        factors = () if self.gammas is None else WIDTH_KERNELS
+        gammas = [1.0 if kernel in factors else "scale" for kernel in self.kernels]
+        pairs = zip(self.kernels, gammas, strict=True)
+        return [{**handed, "kernel": kernel, "gamma": gamma} for kernel, gamma in pairs]
+
+    def _plan(self, total_weight: float, removals: tuple[float | None, ...] = ()) -> Plan:
+        factors = WIDTH_FACTORS if self.gammas is None else self.gammas
+        ridges = self._ridges
+        if self.alphas is not None:
+            ridges = tuple(2.0 * total_weight * alpha for alpha in self.alphas)
+        return Plan(
+            log_factors=tuple(float(np.log(factor)) for factor in factors),
+            log_ridges=tuple(float(np.log(ridge)) for ridge in ridges),
+            move=self.gammas is None and self.alphas is None,
+            move_ridge=self.alphas is None,
+            relevance=bool(self.relevance),
+            removals=removals,
+            random_state=int(self.random_state),
+            report=self._report(),
+        )
+
+    def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _by_splits(
+        self, grid: list[dict[str, Any]], X: Any, y: Any, sample_weight: Any, trusted: Any
+    ) -> dict[str, Any]:
+        """The grid alone, every point fitted on every training part."""
+        splits = splits_of(self.cv, X, y, classes=isinstance(self, ClassifierMixin))
+        runs = []
+        for params in grid:
+            fits = fits_on(self._estimator(params), X, y, sample_weight, trusted, splits)
+            runs.append([self._judge_part(*fit) for fit in fits])
+        scores = self._scores_of(runs)
+        self._tabulate(grid, scores, ["split"] * len(grid))
+        self.best_score_ = float(np.max(scores))
+        return grid[int(np.argmax(scores))]
+
+    def _grid(self, settings: list[Settings], data: Data) -> list[dict[str, Any]]:
+        """Parameters of the grid as the estimator takes them."""
+        total = data.total_weight
+        plan, out = self._plan(total), []
+        for each, manifold in product(settings, self.manifolds):
+            family = family_of(each, data, move_widths=True)
+            family = replace(family, manifold=float(manifold))
+            out += [self._parameters_at(point, total) for point in grid_points(family, plan)]
+        return out
+
+    def _record(self, choice: SearchResult, total_weight: float) -> None:
+        """`cv_results_` from the trials of a search in closed form."""
+        lines = [
+            self._parameters_at(trial.point, total_weight) | mode_parameters(trial.mode)
+            for trial in choice.trials
+        ]
+        scores = np.array([trial.score for trial in choice.trials])
+        self._tabulate(lines, scores, [trial.stage for trial in choice.trials])
+
+    def _tabulate(self, lines: list[dict], scores: Vector, stages: list[str]) -> None:
+        names = sorted({name for line in lines for name in line})
+        self.cv_results_ = {"params": lines, "stage": np.array(stages)}
+        for name in names:
+            column = np.empty(len(lines), dtype=object)
+            column[:] = [line.get(name) for line in lines]
+            self.cv_results_[f"param_{name}"] = column
+        self.cv_results_["mean_test_score"] = scores
+        order = np.argsort(np.argsort(-scores, kind="stable"), kind="stable")
+        self.cv_results_["rank_test_score"] = order + 1
+
+    def _parameters_at(self, point: Point, total_weight: float) -> dict[str, Any]:
+        """A point of the search as parameters of the estimator."""
+        out = {
+            "alpha": point.ridge / (2.0 * total_weight),
+            "manifold": point.family.manifold,
+        }
+        widths = [part.widths(point.theta) for part in point.family.parts]
+        if self.views is None and len(widths) > 1:
+            kernels = [part.kernel.name for part in point.family.parts]
+            # Callables have no name, and a name must not be given twice.
+            named = all(isinstance(name, str) and kernels.count(name) == 1 for name in kernels)
+            views = [
+                View(
+                    list(range(part.X.shape[1])),
+                    kernel=part.kernel.name,
+                    gamma=width,
+                    name=part.kernel.name if named else None,
+                )
+                for part, width in zip(point.family.parts, widths, strict=True)
+            ]
+            shares = np.sqrt([part.share for part in point.family.parts])
+            return {"views": views, "view_weights": shares, **out}
+        if self.views is None:
+            return {"kernel": self._kernel_named(point.family.name), "gamma": widths[0], **out}
+        views = [copy.deepcopy(view) for view in self.views]
+        for view, width in zip(views, widths, strict=True):
+            view.set_params(gamma=width)
+        return {"views": views, **out}
+
+    def _kernel_named(self, name: str) -> Any:
+        return next(kernel for kernel in self.kernels if str(kernel) == name)
+
+    def _relevance(self) -> Vector | list[Vector]:
+        """How much each feature counts, summing to one: γ_j times its spread."""
+        model = getattr(self.best_estimator_, "estimator_", self.best_estimator_)
+        if model.X_fit_ is None:
+            return np.array([])
+        shares = []
+        rows = model.X_fit_
+        if isinstance(rows, Rows):
+            rows = rows.take(self._looked_at)
+        for view in model.result_.settings.views:
+            x = view.select(rows)
+            power = 1.0 if view.kernel.name == "laplacian" else 2.0
+            part = np.broadcast_to(view.kernel.gamma, x.shape[1]) * x.std(axis=0) ** power
+            shares.append(part / part.sum() if part.sum() > 0.0 else part)
+        if self.views is not None or len(shares) == 1:
+            return shares if self.views is not None else shares[0]
+        # Of a sum of kernels: each counts by how much its part of the prediction moves.
+        exact = model.result_.settings.approximation is None
+        moves = np.std(parts_of(model, rows if exact else new_rows(rows, model)), axis=0)
+        return np.average(shares, axis=0, weights=moves if moves.sum() > 0.0 else None)
+
+
+def mode_parameters(mode: Mode) -> dict[str, Any]:
+    """Parameters of the regressor for a mode."""
+    if mode.removal is None:
+        return {"threshold": float(mode.threshold)}
+    return {"threshold": "adaptive", "removal": mode.removal}
+
+
+def splits_of(cv: Any, X: Any, y: Any, *, classes: bool) -> Splits:
+    """Pairs of (train, test) rows; unlabelled rows are in every training part."""
+    missing = np.asarray(is_missing(y).reshape(len(y), -1).all(axis=1))
+    labelled = np.flatnonzero(~missing)
+    target = class_numbers(y, labelled) if classes else np.asarray(y, dtype=float)[labelled]
+    if hasattr(cv, "split") or isinstance(cv, int):
+        splitter = check_cv(cv, target, classifier=classes)
+        parts = splitter.split(_safe_indexing(X, labelled), target)
+        pairs = [(labelled[train], labelled[test]) for train, test in parts]
+    else:
+        pairs = [(t[~missing[t]], s[~missing[s]]) for t, s in _given_splits(cv, len(y))]
+    unlabelled = np.flatnonzero(missing)
+    return [(np.sort(np.concatenate([train, unlabelled])), test) for train, test in pairs]
+
+
+def _given_splits(cv: Any, n_rows: int) -> Splits:
+    """Pairs of row numbers or masks that a user gave, as row numbers."""
+    try:
+        pairs = [(np.asarray(train), np.asarray(test)) for train, test in cv]
+        every = np.arange(n_rows)
+        return [(every[train], every[test]) for train, test in pairs]
+    except (TypeError, ValueError, IndexError) as error:
+        raise ValueError(
+            "cv must be None, a number of folds, a splitter or pairs of (train, test) rows, "
+            f"got {cv!r} ({error})"
+        ) from None
+
+
+def fits_on(
+    model: Any, X: Any, y: Any, sample_weight: Any, trusted: Any, splits: Splits
+) -> Iterable[tuple[Any, Any, Any, Vector]]:
+    """For each split the model fitted on its training part, and X, y, weights of the rest."""
+    weights = np.ones(len(y)) if sample_weight is None else sample_weight
+    for train, test in splits:
+        fitted = copy.deepcopy(model).fit(
+            _safe_indexing(X, train),
+            _safe_indexing(y, train),
+            None if sample_weight is None else weights[train],
+            None if trusted is None else np.asarray(trusted)[train],
+        )
+        yield fitted, _safe_indexing(X, test), _safe_indexing(y, test), weights[test]

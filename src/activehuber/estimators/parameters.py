@@ -1,0 +1,349 @@
+"""Parameters of the estimators: views by name, checks, and settings of a fit made of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from activehuber import graphs
+from activehuber._typing import Matrix, Vector
+from activehuber.data.rows import ArrayRows, LostRows, Rows, automatic_block_size
+from activehuber.estimators.inputs import first_rows, is_streamed, refuse_streams
+from activehuber.fitting import validation as check
+from activehuber.fitting.settings import Data, Settings, ViewSettings
+from activehuber.kernels.feature_maps import APPROXIMATION_NAMES, FOURIER_KERNELS
+from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
+from activehuber.selection.candidates import WIDTH_KERNELS, settings_at
+from activehuber.selection.tuning import check_enough_labels, choose, default_plan
+from activehuber.solver.approximation import Approximation, ColumnMoments, column_moments
+from activehuber.views import View, check_view_weights, check_views, resolve_columns, view_names
+
+# With an approximation parameters are chosen on so many labels at most.
+SELECTION_LABELS = 2_000
+
+
+class ViewParameters(BaseEstimator):
+    """An estimator with `kernel` and `views`, whose views' parameters are its own too."""
+
+    kernel: Any
+    views: Any
+
+    def get_params(self, deep=True):
+        """Parameters of the estimator.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Also list `views__<name>__<parameter>`.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> from activehuber import HLRegressor, View
+        >>> model = HLRegressor(views=[View([0, 1], name="size"), View([2], name="place")])
+        >>> model.get_params()["views__size__kernel"]
+        'rbf'
+        """
+        params = super().get_params(deep=False)
+        if deep and _are_views(self.views):
+            for name, view in zip(view_names(self.views), self.views, strict=True):
+                for key, value in view.get_params().items():
+                    params[f"views__{name}__{key}"] = value
+        return params
+
+    def set_params(self, **params):
+        """Set parameters, those of views as `views__<name>__<parameter>`.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        self : estimator
+
+        Examples
+        --------
+        >>> from activehuber import HLRegressor, View
+        >>> model = HLRegressor(views=[View([0, 1], name="size"), View([2], name="place")])
+        >>> model.set_params(alpha=0.1, views__place__gamma=2.0).views[1].gamma
+        2.0
+        """
+        nested = {key: params.pop(key) for key in list(params) if key.startswith("views__")}
+        super().set_params(**params)
+        if not nested:
+            return self
+        if not _are_views(self.views):
+            raise ValueError(f"{next(iter(nested))} was given, but views={self.views!r}")
+        named = dict(zip(check_views(self.views), self.views, strict=True))
+        changes = []
+        for key, value in nested.items():
+            name, _, parameter = key.removeprefix("views__").partition("__")
+            if name not in named or parameter not in named[name].get_params():
+                raise ValueError(
+                    f"invalid parameter {key!r}: it must be views__<name>__<parameter> with a "
+                    f"name among {', '.join(named)}"
+                )
+            changes.append((named[name], parameter, value))
+        for view, parameter, value in changes:
+            view.set_params(**{parameter: value})
+        return self
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._is_precomputed()
+        return tags
+
+    def _is_precomputed(self) -> bool:
+        return is_precomputed(self)
+
+
+def is_precomputed(model: Any) -> bool:
+    """Whether X is to be the Gram matrix."""
+    by_name = isinstance(model.kernel, str) and model.kernel == "precomputed"
+    return model.views is None and by_name
+
+
+def prepared(
+    model: Any, X: Any, y: Any, sample_weight: Any = None, trusted: Any = None
+) -> tuple[Settings, Data]:
+    """Settings and data of a fit that is made elsewhere; notes the features on the model."""
+    data = checked_data(model, X, y, sample_weight, trusted)
+    return resolved(model, X, data), data
+
+
+# --- checks -----------------------------------------------------------------------------
+
+
+def check_parameters(model: Any) -> None:
+    """Raise unless the parameters of an `HLRegressor` make sense together."""
+    views, learn = model.views, _is("learn", model.view_weights)
+    if views is None:
+        if _is("loo", model.gamma) and model.kernel not in WIDTH_KERNELS:
+            raise ValueError(
+                f'gamma="loo" is for the kernels {", ".join(WIDTH_KERNELS)}, got '
+                f"kernel={model.kernel!r}; give gamma"
+            )
+        check.check_kernel_and_graph(model)
+        if learn:
+            raise ValueError('view_weights="learn" needs several views; pass views=[...]')
+    else:
+        check.check_each_view(views)
+    check_view_weights(model.view_weights, 1 if views is None else len(views))
+    check.check_threshold_parameters(model.threshold, model.algorithm)
+    if model.algorithm == "paper" and learn:
+        raise ValueError('algorithm="paper" cannot learn view_weights; give them')
+    if not _is("loo", model.alpha):
+        remedy = 'usual are 1e-8 to 1; "loo" chooses one'
+        check.check_number("alpha", model.alpha, above=0.0, remedy=remedy)
+    check.check_number("manifold", model.manifold, at_least=0.0)
+    check.check_number("agreement", model.agreement, at_least=0.0)
+    if model.agreement > 0.0 and (views is None or len(views) < 2):
+        raise ValueError("agreement > 0 needs at least two views; pass views=[...]")
+    if model.removal is not None:
+        check.check_number("removal", model.removal, above=0.0, remedy="None drops none")
+    check.check_flag("judge_wider", model.judge_wider)
+    check.check_flag("fit_intercept", model.fit_intercept)
+    check.check_integer("n_refinements", model.n_refinements, at_least=0)
+    check.check_number(
+        "threshold_step", model.threshold_step, above=0.0, extreme=check.EXTREME_IN_Y
+    )
+    check.check_number("tol", model.tol, above=0.0)
+    check.check_integer("max_iter", model.max_iter, at_least=1)
+    check.check_verbose(model.verbose)
+    _check_approximation(model)
+
+
+def _check_approximation(model: Any) -> None:
+    check.check_integer("n_components", model.n_components, at_least=1)
+    if not _is("auto", model.block_size):
+        check.check_integer("block_size", model.block_size, at_least=1)
+    check_random_state(model.random_state)
+    if model.approximation is None:
+        return
+    check.check_choice("approximation", model.approximation, APPROXIMATION_NAMES, " or None")
+    if is_precomputed(model):
+        raise ValueError(
+            'kernel="precomputed" is the whole Gram matrix: there is nothing to approximate'
+        )
+    if model.algorithm == "paper":
+        raise ValueError('algorithm="paper" takes no approximation')
+    if model.manifold > 0.0 and any(graphs.is_matrix(h.graph) for h in _holders(model)):
+        raise ValueError(
+            "graph is a matrix of all rows, but with an approximation the graph joins the "
+            'drawn rows alone; use graph="knn", "rbf" or a callable'
+        )
+    if model.approximation == "fourier":
+        for holder in _holders(model):
+            if callable(holder.kernel) or holder.kernel not in FOURIER_KERNELS:
+                raise ValueError(
+                    'approximation="fourier" is for the kernels '
+                    f"{', '.join(FOURIER_KERNELS)}, got kernel={holder.kernel!r}; use "
+                    'approximation="nystrom"'
+                )
+
+
+def checked_data(model: Any, X: Any, y: Any, sample_weight: Any, trusted: Any) -> Data:
+    """What `fit` was given, checked as the parameters are; notes the features on the model."""
+    check_parameters(model)
+    X, y = _checked_rows(model, X, y)
+    labels = check.check_labels(y, len(X))
+    y = labels.reshape(len(X), -1)
+    weights = check.check_weights(sample_weight, y)
+    mask = check.check_trusted(trusted, y.shape)
+    if is_precomputed(model):
+        X = check.check_precomputed(X)
+    if model.manifold > 0.0:
+        for holder in _holders(model):
+            if graphs.is_matrix(holder.graph):
+                graphs.check_affinity(holder.graph, len(X))
+    return Data(X, y, weights, mask, several_targets=labels.ndim == 2)
+
+
+def _checked_rows(model: Any, X: Any, y: Any) -> tuple[Any, Any]:
+    """X as an array, or as Rows with an approximation, and y."""
+    if model.approximation is None:
+        refuse_streams(X)
+        copied = not is_precomputed(model)
+        return check.checked_features(model, X, order="C", copy=copied), y
+    if is_streamed(X):
+        rows, y = first_rows(X, y, model)
+    elif isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiu":
+        # A memory map is there because it is large: it is not copied.
+        validate_data(model, X, skip_check_array=True)
+        rows = ArrayRows(X)
+    else:
+        rows = ArrayRows(check.checked_features(model, X, order="C", copy=True))
+    return in_blocks(model, rows), y
+
+
+def in_blocks(model: Any, rows: Rows) -> Rows:
+    """Rows in blocks of the size that the model asks for."""
+    if model.block_size != "auto":
+        return rows.in_blocks_of(int(model.block_size))
+    if model.approximation == "linear":
+        return rows.in_blocks_of(automatic_block_size(model.n_features_in_))
+    return rows.in_blocks_of(automatic_block_size(model.n_components * len(_holders(model))))
+
+
+# --- settings ---------------------------------------------------------------------------
+
+
+def resolved(model: Any, X: Any, data: Data) -> Settings:
+    """Parameters as the fit uses them; X as it was given, for column selectors."""
+    known = data.X
+    if model.approximation is not None:
+        lost = isinstance(data.X, LostRows)  # then widths are numbers already
+        known = None if lost else column_moments(data.X, data.weights)
+    names = ["view0"] if model.views is None else view_names(model.views)
+    views = []
+    for name, holder in zip(names, _holders(model), strict=True):
+        columns = None
+        if model.views is not None:
+            given, width = getattr(model, "feature_names_in_", None), model.n_features_in_
+            columns = resolve_columns(holder, name, X, given, width)
+        views.append(_view_settings(holder, name, columns, known, data.weights))
+    settings = Settings(
+        views=tuple(views),
+        view_weights=check_view_weights(model.view_weights, len(views)),
+        alpha=1.0 if _is("loo", model.alpha) else float(model.alpha),
+        manifold=float(model.manifold),
+        agreement=float(model.agreement),
+        threshold=model.threshold,
+        removal=model.removal,
+        n_refinements=int(model.n_refinements),
+        threshold_step=float(model.threshold_step),
+        algorithm=model.algorithm,
+        fit_intercept=bool(model.fit_intercept),
+        tol=float(model.tol),
+        max_iter=int(model.max_iter),
+        verbose=int(model.verbose),
+        approximation=_approximation(model),
+        # A width that was chosen for these labels is where they are judged.
+        judge_wider=model.judge_wider and not _is("loo", model.gamma),
+    )
+    move_widths = model.views is None and _is("loo", model.gamma)
+    if not (_is("loo", model.alpha) or move_widths):
+        return settings
+    return _chosen(settings, data, _is("loo", model.alpha), move_widths)
+
+
+def _view_settings(
+    holder: Any,
+    name: str,
+    columns: np.ndarray | None,
+    known: Matrix | ColumnMoments | None,
+    weights: Vector,
+) -> ViewSettings:
+    """A view, or the regressor itself, with its kernel resolved on the view's columns."""
+    gamma: Any = "scale" if _is("loo", holder.gamma) else holder.gamma
+    if isinstance(known, ColumnMoments):
+        gamma = known.gamma(gamma, columns)
+    elif known is not None:
+        X = known if columns is None else known[:, columns]
+        if _is("precomputed", holder.kernel):
+            gamma = gamma_from_gram(gamma, X)
+        else:
+            gamma = resolve_gamma(gamma, X, weights)
+    kernel = Kernel(
+        name=holder.kernel,
+        gamma=gamma,
+        degree=int(holder.degree),
+        coef0=float(holder.coef0),
+        params=dict(holder.kernel_params or {}),
+    )
+    return ViewSettings(name, columns, kernel, holder.graph, int(holder.n_neighbors))
+
+
+def _approximation(model: Any) -> Approximation | None:
+    if model.approximation is None:
+        return None
+    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+    return Approximation(model.approximation, int(model.n_components), seed)
+
+
+def _chosen(settings: Settings, data: Data, move_ridge: bool, move_widths: bool) -> Settings:
+    """Settings with what "loo" stands for.
+
+    With an approximation from exact fits to a few labels; the ridge 2Sλ stays for all.
+    """
+    if data.several_targets:
+        raise ValueError(
+            'alpha="loo" and gamma="loo" take one target; fit one model for each column of '
+            "y, or, if no label is missing, use sklearn.multioutput.MultiOutputRegressor"
+        )
+    check_enough_labels(data, "give alpha and gamma")
+    total, alpha, manifold = data.total_weight, settings.alpha, settings.manifold
+    plain, some = replace(settings, approximation=None, manifold=0.0), data
+    if settings.approximation is not None:
+        some = data.some_labels(SELECTION_LABELS, settings.approximation.seed)
+        alpha, manifold = alpha * total / some.total_weight, 0.0
+    plan = default_plan(
+        some.total_weight,
+        None if move_ridge else alpha,
+        removals=(settings.label_rule.removal,),
+    )
+    choice = choose([plain], some, (manifold,), plan, move_widths=move_widths)
+    return settings_at(settings, choice.point, total)
+
+
+def _is(name: str, value: Any) -> bool:
+    """Whether a parameter is this word; arrays are compared with none."""
+    return isinstance(value, str) and value == name
+
+
+def _holders(model: Any) -> list[Any]:
+    """What has a kernel and a graph: the views, or the model itself."""
+    return [model] if model.views is None else list(model.views)
+
+
+def _are_views(views: Any) -> bool:
+    return isinstance(views, (list, tuple)) and all(isinstance(v, View) for v in views)

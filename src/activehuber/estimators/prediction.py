@@ -1,0 +1,99 @@
+"""Predictions of a fitted regressor: parts of its views, and intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from activehuber._typing import Matrix, Vector
+from activehuber.estimators.inputs import is_streamed, new_rows, refuse_streams
+from activehuber.estimators.intervals import half_width
+from activehuber.estimators.parameters import in_blocks
+from activehuber.fitting import validation as check
+from activehuber.fitting.fit import FitResult, prediction_inflation
+from activehuber.operators.features import project_views
+
+# Parts of a prediction that can be added up without overflow.
+LARGEST = 1e300
+
+
+def rows_to_predict(model: Any, X: Any, owner: Any = None) -> Any:
+    """New rows as `parts_of` takes them: Rows with an approximation, else an array.
+
+    `owner` is the estimator that X was given to, if that is not the model itself.
+    """
+    owner = model if owner is None else owner
+    if model.result_.settings.approximation is None:
+        refuse_streams(X)
+        return check.checked_features(owner, X, order="C", reset=False)
+    if not is_streamed(X):
+        X = check.checked_features(owner, X, order="C", reset=False)
+    return in_blocks(model, new_rows(X, owner))
+
+
+def parts_of(model: Any, X: Any) -> np.ndarray:
+    """`predict_views` of checked rows; what is not finite is refused."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        out = _products(model.result_, model.X_fit_, X)
+    if isinstance(out, np.ndarray) and not np.all(np.abs(out) < LARGEST):
+        raise ValueError(
+            "X: predictions overflow; its rows lie far from those of the fit, or the model "
+            "is damaged"
+        )
+    return out if model.result_.data.several_targets else out[:, :, 0]
+
+
+def _products(result: FitResult, X_fit: Matrix | None, X: Any) -> np.ndarray:
+    """Parts of the views at X, shape (n_rows, n_views, n_targets)."""
+    targets = result.targets
+    if targets[0].basis is not None:
+        coefficients = np.stack([f.coefficients for f in targets], axis=1)
+        return X.run(project_views, (targets[0].basis, coefficients))[0]
+    parts = []
+    for index, view in enumerate(result.settings.views):
+        weighted = [f.view_weights[index] * f.coefficients[:, index] for f in targets]
+        coefficients = np.stack(weighted, axis=1)
+        used = np.any(coefficients != 0.0, axis=1)
+        if X_fit is None:
+            parts.append(view.kernel.product(X, X, coefficients))
+        elif np.any(used):
+            rows = view.select(X_fit)[used]
+            parts.append(view.kernel.product(view.select(X), rows, coefficients[used]))
+        else:
+            parts.append(np.zeros((len(X), coefficients.shape[1])))
+    return np.stack(parts, axis=1)
+
+
+def interval_of(model: Any, X: Any, coverage: Any, scale: Any, errors: Matrix) -> np.ndarray:
+    """`predict_interval` from errors of training labels, (n, q), NaN for those to leave out."""
+    check.check_number("coverage", coverage, above=0.0)
+    if coverage >= 1.0:
+        raise ValueError(f"coverage must be below 1, got {coverage!r}")
+    check.check_choice("scale", scale, ("constant", "local"))
+    X, result = rows_to_predict(model, X), model.result_
+    centre = np.asarray(parts_of(model, X).sum(axis=1) + model.intercept_)
+    centre = centre.reshape(len(centre), -1)
+    ends = []
+    for index, column in enumerate(errors.T):
+        used = ~np.isnan(column)
+        sizes = column[used]
+        widen: float | Vector = 1.0
+        if scale == "local":
+            sizes = sizes / result.evidence[index].loo_inflation[used]
+            widen = np.asarray(_inflation(model, index, X))
+        half = half_width(sizes, result.data.weights[used], coverage) * widen
+        ends.append(np.stack([centre[:, index] - half, centre[:, index] + half], axis=1))
+    return result.of_targets(ends)
+
+
+def _inflation(model: Any, index: int, X: Matrix) -> Vector:
+    """√(1 + q/μ) of new rows."""
+    result, settings = model.result_, model.result_.settings
+    penalised = settings.manifold > 0.0 or settings.agreement > 0.0
+    if model.X_fit_ is None or (settings.approximation is None and penalised):
+        raise ValueError(
+            'scale="local" needs rows of features, and no manifold and no agreement; use '
+            'scale="constant"'
+        )
+    return prediction_inflation(settings, result.data, result.targets[index], index, X)

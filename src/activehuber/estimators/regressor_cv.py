@@ -1,0 +1,356 @@
+"""HLRegressorCV: the regressor with every parameter chosen."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from itertools import product
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import get_scorer
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
+
+from activehuber._typing import Matrix, Vector
+from activehuber.data.rows import Rows
+from activehuber.estimators.inputs import checked_rows
+from activehuber.estimators.parameter_search import HANDED_ON, ParameterSearch, mode_parameters
+from activehuber.estimators.prediction import interval_of
+from activehuber.estimators.regressor import HLRegressor
+from activehuber.fitting import validation as check
+from activehuber.fitting.settings import Data, Settings
+from activehuber.selection.scoring import common_scale, robust_loss
+from activehuber.selection.tuning import choose, grid_errors
+
+# Labels were judged at the width that was chosen when it was.
+JUDGED_THERE = {"judge_wider": False}
+
+
+class HLRegressorCV(RegressorMixin, ParameterSearch):
+    """`HLRegressor` with kernel, widths, alpha and removal chosen from the labels.
+
+    A grid is looked at first, each point judged by the adaptive threshold; from the best point
+    of each kernel, and then from the mean of all kernels, the widths (with `relevance` one a
+    feature) and alpha are moved along the gradient of the leave-one-out error of the labels
+    that were kept; and the last decision, which kernel or their mean and whether to drop
+    labels, to bind them or neither, is made on five folds whose labels had no say in what was
+    dropped. A rough kernel and a smooth one together see structure at two scales. See
+    `activehuber.selection.search`.
+
+    Parameters
+    ----------
+    kernels : list of str, default=("laplacian", "rbf", "matern")
+        Tried alone ("matern" only if "rbf" is not among them, which is much the same) and all
+        of them added up, each with a width of its own.
+    gammas : list of float, default=None
+        Widths to try; None is a range around gamma="scale", from which the search moves on.
+        With views they are factors on the width of each view. Kernels other than laplacian,
+        rbf and matern keep gamma="scale".
+    alphas : list of float, default=None
+        None is a range, from which the search moves on.
+    manifolds : list of float, default=(0,)
+        Weights of the graph to try, at the best points of the search without a graph.
+    cv : None, int, splitter or iterable of (train, test), default=None
+        None is the search above, in closed form. Otherwise the grid alone is tried, each point
+        fitted on every training part; unlabelled rows are in all of them.
+    scoring : "robust", str or callable, default="robust"
+        "robust" is minus the mean of log(1 + (e/s)²), s the smallest robust standard
+        deviation among the candidates and |e| held within 60 s, so that wrong labels cannot
+        steer the choice. A scorer
+        gets leave-one-out predictions (cv=None) or those of the test parts; the grid alone is
+        tried.
+    relevance : bool, default=False
+        Learn one width a feature (with `views` one a view); of several kernels for their sum.
+    standardize : bool, default=False
+        Standardise the features first.
+    removals : list of float or None, default=(3.5, None, inf)
+        What to decide between: a number drops labels as `removal` does, None binds labels at
+        a small threshold and drops none, inf is least squares.
+    views, view_weights, agreement, graph, n_neighbors, fit_intercept, tol, max_iter
+        As in `HLRegressor`; with views `kernels` is not used.
+    random_state : int, default=0
+        For the folds, for the rows looked at where there are many, and for the approximation.
+    verbose : int, default=0
+    approximation, n_components, block_size
+        As in `HLRegressor`. Parameters are then chosen by exact fits to 2,000 labels drawn at
+        random, and alpha is scaled so that the ridge 2Sλ stays; `manifolds` must be (0,).
+
+    Attributes
+    ----------
+    best_params_ : dict
+        Of `best_estimator_`.
+    best_score_ : float
+        Score of the last decision (higher is better).
+    best_estimator_ : HLRegressor
+        Fitted to all rows. Its fitted attributes are attributes of the search too.
+    cv_results_ : dict of arrays
+        Every point that was tried: `params`, `stage` ("look", "move", "relevance", "decide"),
+        `mean_test_score`, `rank_test_score`. Scores compare within a stage.
+    relevance_ : ndarray of shape (n_features,), or a list of them with views
+        γ_j times the spread of feature j (its variance but for "laplacian"), summing to one;
+        of several kernels each counts by the standard deviation of its part of the prediction.
+    held_out_residuals_ : ndarray of shape (n_samples,)
+        y − prediction on the folds of the last decision; NaN for labels that took no part, and
+        for those that are not believed and lie far out.
+    scaler_ : StandardScaler or None
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import HLRegressorCV
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(120, 2))         # the second feature is of no use
+    >>> y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=120)
+    >>> y[:10] += 4                           # wrong labels
+    >>> model = HLRegressorCV(relevance=True).fit(X, y)
+    >>> bool(model.removed_[:10].all()), bool(model.removed_.sum() < 15)
+    (True, True)
+    >>> bool(model.relevance_[1] < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        kernels=("laplacian", "rbf", "matern"),
+        gammas=None,
+        alphas=None,
+        manifolds=(0,),
+        cv=None,
+        scoring="robust",
+        relevance=False,
+        standardize=False,
+        removals=(3.5, None, np.inf),
+        views=None,
+        view_weights="uniform",
+        agreement=0.0,
+        graph="knn",
+        n_neighbors=10,
+        fit_intercept=True,
+        tol=1e-10,
+        max_iter=200,
+        random_state=0,
+        verbose=0,
+        approximation=None,
+        n_components=1000,
+        block_size="auto",
+    ):
+        self.kernels = kernels
+        self.gammas = gammas
+        self.alphas = alphas
+        self.manifolds = manifolds
+        self.cv = cv
+        self.scoring = scoring
+        self.relevance = relevance
+        self.standardize = standardize
+        self.removals = removals
+        self.views = views
+        self.view_weights = view_weights
+        self.agreement = agreement
+        self.graph = graph
+        self.n_neighbors = n_neighbors
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+        self.approximation = approximation
+        self.n_components = n_components
+        self.block_size = block_size
+
+    def fit(self, X, y, sample_weight=None, trusted=None):
+        """Choose parameters and fit with them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels, NaN where there is none.
+        sample_weight : array-like of shape (n_samples,), default=None
+        trusted : array-like of shape (n_samples,), bool, default=None
+            Labels that must not be removed.
+
+        Returns
+        -------
+        self : HLRegressorCV
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> search = HLRegressorCV(kernels=["rbf"], gammas=[1.0], alphas=[1e-4, 1e-2]).fit(X, y)
+        >>> search.best_params_["kernel"]
+        'rbf'
+        """
+        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
+        draft = copy.copy(self)
+        _check_removals(self.removals)
+        X, y = checked_rows(X, y, draft)
+        if isinstance(X, Rows):
+            draft._number_views(X)
+        y = _one_target(y)
+        draft.held_out_residuals_ = np.full(len(y), np.nan)
+        seen = draft._search(X, y, y, sample_weight, trusted)
+        draft.best_params_ = draft.best_params_ | JUDGED_THERE
+        draft.best_estimator_ = draft._estimator(draft.best_params_)
+        draft.best_estimator_.fit(seen, y, sample_weight, trusted)
+        draft.relevance_ = draft._relevance()
+        draft.views = self.views
+        self.__dict__ = draft.__dict__
+        return self
+
+    # The mixin's, which refuses NaN in y, would come first.
+    score = ParameterSearch.score
+
+    def predict_interval(self, X, coverage=0.9, *, scale="constant"):
+        """Intervals that hold a new label with the given probability.
+
+        As `HLRegressor.predict_interval`, but from `held_out_residuals_` where there are any:
+        the parameters were chosen to make leave-one-out residuals small, so those would
+        promise too much. Of removed labels those enter whose error is within five robust
+        standard deviations of the others': some of them are right.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        coverage : float, default=0.9
+        scale : {"constant", "local"}, default="constant"
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 2)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> HLRegressorCV(kernels=["rbf"]).fit(X, y).predict_interval([[1.5]]).shape
+        (1, 2)
+        """
+        seen, model = self._scaled(X), self.best_estimator_
+        residuals = self.held_out_residuals_
+        if np.all(np.isnan(residuals)):
+            return model.predict_interval(seen, coverage, scale=scale)
+        return interval_of(model, seen, coverage, scale, residuals[:, None])
+
+    def threshold_path(self, *, min_threshold=None, max_events=None):
+        """The path of the best estimator; see `HLRegressor.threshold_path`.
+
+        Parameters
+        ----------
+        min_threshold : float, default=None
+        max_events : int, default=None
+
+        Returns
+        -------
+        ThresholdPath
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> path = HLRegressorCV(kernels=["rbf"]).fit(X, y).threshold_path(max_events=5)
+        >>> bool(np.all(np.diff(path.thresholds) < 0))
+        True
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.threshold_path(
+            min_threshold=min_threshold, max_events=max_events
+        )
+
+    def _estimator(self, params: dict[str, Any]) -> HLRegressor:
+        handed = {name: getattr(self, name) for name in HANDED_ON}
+        return HLRegressor(**handed | JUDGED_THERE | params)
+
+    def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        total = data.total_weight
+        plan = self._plan(total, tuple(self.removals))
+        choice = choose(settings, data, self.manifolds, plan)
+        self._record(choice, total)
+        self.best_score_ = choice.score
+        self.held_out_residuals_[self._looked_at] = choice.held_out
+        return self._parameters_at(choice.point, total) | mode_parameters(choice.mode)
+
+    def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+        """The grid alone, leave-one-out predictions shown to a scorer."""
+        total = data.total_weight
+        plan = self._plan(total, tuple(self.removals))
+        scorer, given = get_scorer(self.scoring), data.y[data.labelled[:, 0], 0]
+        lines, scores = [], []
+        for point, mode, errors in grid_errors(settings, data, self.manifolds, plan):
+            predicted = (given - errors).reshape(-1, 1)
+            scores.append(float(scorer(_AsGiven(), predicted, given)))
+            lines.append(self._parameters_at(point, total) | mode_parameters(mode))
+        self._tabulate(lines, np.array(scores), ["look"] * len(lines))
+        self.best_score_ = float(np.max(scores))
+        return lines[int(np.argmax(scores))]
+
+    def _grid(self, settings: list[Settings], data: Data) -> list[dict[str, Any]]:
+        grid = []
+        for params, removal in product(super()._grid(settings, data), self.removals):
+            plain = {"threshold": "adaptive", "removal": removal}
+            grid.append({**params, **({"threshold": np.inf} if removal == np.inf else plain)})
+        return grid
+
+    def _judge_part(self, model: Any, X: Any, y: Any, weights: Vector) -> Any:
+        if self.scoring != "robust":
+            return float(get_scorer(self.scoring)(model, X, y))
+        return np.asarray(y, dtype=np.float64) - model.predict(X), weights
+
+    def _scores_of(self, runs: list[list[Any]]) -> Vector:
+        if self.scoring != "robust":
+            return np.array([np.mean(run) for run in runs])
+        errors = [np.concatenate([part for part, _ in run]) for run in runs]
+        weights = np.concatenate([part for _, part in runs[0]])
+        scale = common_scale(errors, weights)
+        return -np.array([robust_loss(e, weights, scale) for e in errors])
+
+
+class _AsGiven(RegressorMixin, BaseEstimator):
+    """Lets a scorer see predictions that are there already."""
+
+    def fit(self, X: Any = None, y: Any = None) -> _AsGiven:
+        """Nothing to fit."""
+        return self
+
+    def predict(self, X: Matrix) -> Vector:
+        """The one column of X."""
+        return X[:, 0]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+def _one_target(y: Any) -> Vector:
+    """Labels of shape (n,)."""
+    if y is None:
+        raise ValueError("HLRegressorCV requires y to be passed, but the target y is None")
+    checked = check_array(
+        y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"
+    )
+    if checked.ndim == 2 and checked.shape[1] > 1:
+        raise ValueError(
+            "HLRegressorCV takes one target; fit one for each column of y, or, if no label is "
+            "missing, use sklearn.multioutput.MultiOutputRegressor"
+        )
+    return column_or_1d(y, warn=True)
+
+
+def _check_removals(removals: Any) -> None:
+    if (
+        isinstance(removals, str)
+        or not isinstance(removals, Iterable)
+        or not len(list(removals))
+    ):
+        raise ValueError(f"removals must be a list of numbers or None, got {removals!r}")
+    for removal in removals:
+        if removal is not None:
+            check.check_number("every one of removals", removal, above=0.0, finite=False)
