@@ -22,9 +22,15 @@ from threadpoolctl import ThreadpoolController
 
 from activehuber._typing import Matrix
 
-# (X of shape (b, d), *shared, *columns) -> (an array with one entry a row or None, sums)
-Work = Callable[..., tuple[np.ndarray | None, tuple[np.ndarray, ...]]]
 Sums = tuple[np.ndarray, ...]
+# An array with one entry a row or None, and sums.
+Result = tuple[np.ndarray | None, Sums]
+# (X of shape (b, d), *shared, *columns) -> the result of a block
+Work = Callable[..., Result]
+# What a work gets besides the rows, and numbers of rows, increasing; None are all of them.
+Shared = tuple[Any, ...]
+Entries = Sequence[np.ndarray]
+Chosen = np.ndarray | None
 
 # Numbers of a block at work: 4 Mi of them are 32 MiB.
 BLOCK_NUMBERS = 1 << 22
@@ -67,12 +73,8 @@ class Rows(ABC):
 
     @abstractmethod
     def run(
-        self,
-        work: Work,
-        shared: tuple[Any, ...] = (),
-        columns: Sequence[np.ndarray] = (),
-        chosen: np.ndarray | None = None,
-    ) -> tuple[np.ndarray | None, Sums]:
+        self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
+    ) -> Result:
         """Apply `work` to every block of rows.
 
         Parameters
@@ -114,16 +116,12 @@ class LocalRows(Rows):
     block_size: int = MOST_ROWS
 
     @abstractmethod
-    def blocks(self, chosen: np.ndarray | None) -> Iterator[Matrix]:
+    def blocks(self, chosen: Chosen) -> Iterator[Matrix]:
         """The (chosen) rows in order, float64 and C-ordered, `block_size` at most."""
 
     def run(
-        self,
-        work: Work,
-        shared: tuple[Any, ...] = (),
-        columns: Sequence[np.ndarray] = (),
-        chosen: np.ndarray | None = None,
-    ) -> tuple[np.ndarray | None, Sums]:
+        self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
+    ) -> Result:
         n = self.n_rows if chosen is None else len(chosen)
         values: np.ndarray | None = None
         sums: Sums = ()
@@ -138,12 +136,8 @@ class LocalRows(Rows):
         return values, sums
 
     def _results(
-        self,
-        work: Work,
-        shared: tuple[Any, ...],
-        columns: Sequence[np.ndarray],
-        chosen: np.ndarray | None,
-    ) -> Iterator[tuple[int, tuple[np.ndarray | None, Sums]]]:
+        self, work: Work, shared: Shared, columns: Entries, chosen: Chosen
+    ) -> Iterator[tuple[int, Result]]:
         """What each block gives, in order; blocks are read while others are worked on."""
         threads = blas_threads()
         start = 0
@@ -176,7 +170,7 @@ class ArrayRows(LocalRows):
     def take(self, numbers: np.ndarray) -> Matrix:
         return np.ascontiguousarray(self.X[numbers], dtype=np.float64)
 
-    def blocks(self, chosen: np.ndarray | None) -> Iterator[Matrix]:
+    def blocks(self, chosen: Chosen) -> Iterator[Matrix]:
         n = self.n_rows if chosen is None else len(chosen)
         for start in range(0, n, self.block_size):
             here = slice(start, min(start + self.block_size, n))
@@ -220,7 +214,7 @@ class ParquetRows(LocalRows):
             return column.to_numpy()  # classes that are whole numbers stay so
         return _floats(column, name)
 
-    def blocks(self, chosen: np.ndarray | None) -> Iterator[Matrix]:
+    def blocks(self, chosen: Chosen) -> Iterator[Matrix]:
         start = 0
         for batch in self._batches():
             first, last = start, start + len(batch)
@@ -275,12 +269,8 @@ class WatchedRows(Rows):
         return self.rows.take(numbers)
 
     def run(
-        self,
-        work: Work,
-        shared: tuple[Any, ...] = (),
-        columns: Sequence[np.ndarray] = (),
-        chosen: np.ndarray | None = None,
-    ) -> tuple[np.ndarray | None, Sums]:
+        self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
+    ) -> Result:
         self.pass_begins()
         return self.rows.run(work, shared, columns, chosen)
 
@@ -302,12 +292,8 @@ class ChosenRows(Rows):
         return self.rows.take(self.numbers[numbers])
 
     def run(
-        self,
-        work: Work,
-        shared: tuple[Any, ...] = (),
-        columns: Sequence[np.ndarray] = (),
-        chosen: np.ndarray | None = None,
-    ) -> tuple[np.ndarray | None, Sums]:
+        self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
+    ) -> Result:
         mine = self.numbers if chosen is None else self.numbers[chosen]
         return self.rows.run(work, shared, columns, mine)
 
@@ -321,26 +307,16 @@ class LostRows(Rows):
     def __init__(self, n_rows: int, n_features: int) -> None:
         self.n_rows, self.n_features = n_rows, n_features
 
-    def take(self, numbers: np.ndarray) -> Matrix:
-        raise self._gone()
-
-    def run(
-        self,
-        work: Work,
-        shared: tuple[Any, ...] = (),
-        columns: Sequence[np.ndarray] = (),
-        chosen: np.ndarray | None = None,
-    ) -> tuple[np.ndarray | None, Sums]:
-        raise self._gone()
-
-    def in_blocks_of(self, size: int) -> LostRows:
-        return self
-
-    def _gone(self) -> ValueError:
-        return ValueError(
+    def take(self, *arguments: Any, **named: Any) -> Any:
+        raise ValueError(
             "the rows of an approximated fit are not saved with it, and this needs them; fit "
             "the model again"
         )
+
+    run = take
+
+    def in_blocks_of(self, size: int) -> LostRows:
+        return self
 
 
 def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) -> ParquetRows:
