@@ -92,13 +92,20 @@ def section(heading: str, body: str) -> str:
     return f"<section><h2>{escape(heading)}</h2>{body}</section>" if body else ""
 
 
-def settings_list(settings: Sequence[tuple[str, str]]) -> str:
-    """Names and values in HTML."""
-    pairs = "".join(
-        f"<div><dt>{html_text(name)}</dt><dd>{html_text(value, LONGEST_SENTENCE)}</dd></div>"
-        for name, value in settings[:MAX_ITEMS]
+def definitions(
+    pairs: Sequence[tuple[str, str]], kind: str, longest: int = LONGEST_SENTENCE
+) -> str:
+    """Names and values in HTML, as a list of some class; values of at most `longest`."""
+    items = "".join(
+        f"<div><dt>{html_text(name)}</dt><dd>{html_text(value, longest)}</dd></div>"
+        for name, value in pairs[:MAX_ITEMS]
     )
-    return f'<dl class="settings">{pairs}</dl>' if pairs else ""
+    return f'<dl class="{kind}">{items}</dl>' if items else ""
+
+
+def settings_list(settings: Sequence[tuple[str, str]]) -> str:
+    """Names and values of settings in HTML."""
+    return definitions(settings, "settings")
 
 
 # --- numbers --------------------------------------------------------------------------------
