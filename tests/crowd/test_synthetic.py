@@ -238,7 +238,7 @@ def test_frames_are_read_back_from_a_folder(tmp_path):
     assert write_images(tmp_path / "frames", clip.images(), quality=95) == 4
     frames = open_frames(tmp_path / "frames")
     assert frames.numbers == (1, 2, 3, 4)
-    error = frames.read(3).astype(float) - clip.image(2)
+    error = next(frames.each([3])).image.astype(float) - clip.image(2)
     assert np.sqrt(np.mean(error**2)) < 4
 
 

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -74,8 +74,6 @@ class Frames:
         The file of each frame; of a video, its name each time.
     height, width : int
         Of every frame that is used.
-    fps : float or None
-        Frames a second, if the file says so.
     notes : tuple of str
         Sentences on what was guessed or is not as promised.
     broken : str
@@ -87,7 +85,6 @@ class Frames:
     names: tuple[str, ...]
     height: int
     width: int
-    fps: float | None = None
     notes: tuple[str, ...] = ()
     broken: str = ""
 
@@ -120,22 +117,6 @@ class Frames:
         read = _each_of_video if self.path.is_file() else _each_of_folder
         for frame in read(self, wanted):
             yield _sized(frame, self)
-
-    def read(self, number: int) -> Image:
-        """One frame; of a video, all before it are decoded too, so use `each` for many.
-
-        Parameters
-        ----------
-        number : int
-
-        Returns
-        -------
-        ndarray of shape (height, width, 3), uint8
-        """
-        frame = next(iter(self.each((number,))))
-        if frame.image is None:
-            raise TableError(f"{self.path}: {frame.problem}")
-        return frame.image
 
 
 def load_opencv() -> Any:
@@ -201,9 +182,7 @@ def _open_folder(path: Path) -> Frames:
         raise TableError(f"{path} has no images in it; they end in {', '.join(IMAGE_NAMES)}")
     numbered, note = number_names(names)
     # The size is not known yet; 0 × 0 takes any.
-    draft = Frames(path, tuple(numbered), tuple(numbered.values()), 0, 0)
-    height, width = _common_size(draft)
-    return Frames(path, draft.numbers, draft.names, height, width, None, note)
+    return _with_size(Frames(path, tuple(numbered), tuple(numbered.values()), 0, 0, note))
 
 
 def number_names(names: Sequence[str]) -> tuple[dict[int, str], tuple[str, ...]]:
@@ -313,7 +292,6 @@ def _is_cut_jpeg(content: NDArray[np.uint8]) -> bool:
 def _open_video(path: Path, progress: Callable[[float, str], None], stride: int) -> Frames:
     with _capture(path) as capture:
         cv2 = load_opencv()
-        fps = float(capture.get(cv2.CAP_PROP_FPS))
         promised = capture.get(cv2.CAP_PROP_FRAME_COUNT)
         times = []
         # Containers may lie about their length; grabbing all is the only way to know.
@@ -326,10 +304,9 @@ def _open_video(path: Path, progress: Callable[[float, str], None], stride: int)
         raise TableError(f"{path} has no frame that can be read; is it a whole video file?")
     length, broken, notes = _length_of_video(np.array(times), promised)
     numbers = tuple(range(1, length + 1 + bool(broken)))
-    draft = Frames(path, numbers, (path.name,) * len(numbers), 0, 0, broken=broken)
-    height, width = _common_size(draft)
-    known = fps if 0 < fps < 1000 else None
-    return Frames(path, numbers, draft.names, height, width, known, notes, broken)
+    # The size is not known yet; 0 × 0 takes any.
+    draft = Frames(path, numbers, (path.name,) * len(numbers), 0, 0, notes, broken)
+    return _with_size(draft)
 
 
 def _length_of_video(
@@ -406,14 +383,15 @@ def _capture(path: Path) -> Iterator[Any]:
 # --- sizes ------------------------------------------------------------------------------
 
 
-def _common_size(frames: Frames) -> tuple[int, int]:
-    """Height and width of most of the first readable frames."""
+def _with_size(frames: Frames) -> Frames:
+    """The frames with the height and width of most of the first readable ones."""
     readable = (frame.image for frame in frames.each())
     first = islice((image for image in readable if image is not None), SIZED_FRAMES)
     sizes = Counter((image.shape[0], image.shape[1]) for image in first)
     if not sizes:
         raise TableError(f"{frames.path}: none of the {len(frames)} frames can be read")
-    return sizes.most_common(1)[0][0]
+    height, width = sizes.most_common(1)[0][0]
+    return replace(frames, height=height, width=width)
 
 
 def _sized(frame: Frame, frames: Frames) -> Frame:

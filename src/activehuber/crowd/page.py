@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from string import Template
+from typing import TypeAlias
 
 import numpy as np
 
 from activehuber._typing import Mask, Vector
 from activehuber.report.markup import (
+    LONGEST_CELL,
     Axis,
     axis_for,
     cross,
+    definitions,
     dots,
     format_number,
     html_text,
@@ -196,7 +199,7 @@ def render(report: CrowdReport) -> str:
         title=html_text(report.title),
         source=html_text(report.source),
         headline=escape(headline),
-        facts=_facts(report.facts),
+        facts=definitions(report.facts[:MAX_FACTS], "figures", LONGEST_CELL),
         findings=_findings(report, decimals),
         plot=_counts_plot(report, cards, decimals),
         flagged=_flagged(report, cards, lines, decimals),
@@ -232,14 +235,6 @@ def _headline(frames: Sequence[FrameLine]) -> str:
     return f"All {n_given:,} given counts are kept"
 
 
-def _facts(facts: Sequence[tuple[str, str]]) -> str:
-    pairs = "".join(
-        f"<div><dt>{html_text(name)}</dt><dd>{html_text(value)}</dd></div>"
-        for name, value in facts[:MAX_FACTS]
-    )
-    return f'<dl class="figures">{pairs}</dl>' if pairs else ""
-
-
 def _findings(report: CrowdReport, decimals: int) -> str:
     """Where the sequence is emptiest and fullest, and where to find the rest."""
     found = list(report.remarks)
@@ -251,15 +246,12 @@ def _findings(report: CrowdReport, decimals: int) -> str:
         )
         found.append(f"The smallest count is {least}, the largest {most}.")
     if len(report.target_names) > 1:
-        found.append(f"Counts on this page are the sum of {_joined(report.target_names)}.")
+        *others, last = report.target_names
+        found.append(f"Counts on this page are the sum of {', '.join(others)} and {last}.")
     found.append(
         f"The count and interval of every frame are in {report.table}, not on this page."
     )
     return sentence_list(found)
-
-
-def _joined(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _privacy(report: CrowdReport) -> str:
@@ -461,54 +453,39 @@ def _samples(report: CrowdReport, lines: dict[int, FrameLine], room: int, decima
 # --- the curve ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Series:
-    """Frames as columns.
-
-    Attributes
-    ----------
-    number, given, count, lower, upper : ndarray of shape (n_frames,)
-        NaN where there is none.
-    """
-
-    number: Vector
-    given: Vector
-    count: Vector
-    lower: Vector
-    upper: Vector
+# Columns number, given, count, lower and upper of frames, NaN where there is none.
+Series: TypeAlias = dict[str, Vector]
 
 
-def _series(frames: Sequence[FrameLine]) -> _Series:
-    def column(name: str) -> Vector:
-        values = np.array([getattr(line, name) for line in frames], dtype=float)
-        return np.where(np.isfinite(values), values, np.nan)
+def _series(frames: Sequence[FrameLine]) -> Series:
+    names = ("number", "given", "count", "lower", "upper")
+    return {
+        name: np.array([getattr(line, name) for line in frames], dtype=float) for name in names
+    }
 
-    return _Series(*(column(name) for name in ("number", "given", "count", "lower", "upper")))
 
-
-def _stepped(series: _Series) -> _Series:
+def _stepped(series: Series) -> Series:
     """A long sequence in `MAX_STEPS` steps of two points, its smallest and largest count.
 
     The interval of a step reaches from the lowest to the highest end of those in it.
     """
-    n = len(series.number)
+    n = len(series["number"])
     if n <= 2 * MAX_STEPS:
         return series
     starts = np.arange(MAX_STEPS) * n // MAX_STEPS
     ends = np.append(starts[1:], n) - 1
     # fmin and fmax pass over what is missing.
-    low, high = (pick.reduceat(series.count, starts) for pick in (np.fmin, np.fmax))
+    low, high = (pick.reduceat(series["count"], starts) for pick in (np.fmin, np.fmax))
 
     def interleave(first: Vector, second: Vector) -> Vector:
         return np.column_stack([first, second]).ravel()
 
-    return _Series(
-        number=interleave(series.number[starts], series.number[ends]),
-        given=np.full(2 * MAX_STEPS, np.nan),
-        count=interleave(low, high),
-        lower=np.repeat(np.fmin.reduceat(series.lower, starts), 2),
-        upper=np.repeat(np.fmax.reduceat(series.upper, starts), 2),
-    )
+    return {
+        "number": interleave(series["number"][starts], series["number"][ends]),
+        "count": interleave(low, high),
+        "lower": np.repeat(np.fmin.reduceat(series["lower"], starts), 2),
+        "upper": np.repeat(np.fmax.reduceat(series["upper"], starts), 2),
+    }
 
 
 def _runs(number: Vector, usable: Mask) -> list[np.ndarray]:
@@ -528,23 +505,23 @@ def _chain(x: np.ndarray, y: np.ndarray) -> str:
     return " ".join(f"{a:g} {b:g}" for a, b in zip(x, y, strict=True))
 
 
-def _curve(series: _Series, x_axis: Axis, y_axis: Axis) -> str:
+def _curve(series: Series, x_axis: Axis, y_axis: Axis) -> str:
     """The counts as a line and their intervals as a band."""
     stepped = _stepped(series)
-    x = np.round(1000 * x_axis.place(stepped.number), 1)
+    x = np.round(1000 * x_axis.place(stepped["number"]), 1)
     y, lower, upper = (
         np.round(1000 * (1 - y_axis.place(values)), 1)
-        for values in (stepped.count, stepped.lower, stepped.upper)
+        for values in (stepped["count"], stepped["lower"], stepped["upper"])
     )
     with_interval = np.isfinite(y) & np.isfinite(lower) & np.isfinite(upper)
     band = "".join(
         f"M{_chain(x[run], upper[run])} {_chain(x[run][::-1], lower[run][::-1])}Z"
-        for run in _runs(stepped.number, with_interval)
+        for run in _runs(stepped["number"], with_interval)
     )
     # A frame between two holes is a dot: a stroke without length.
     line = "".join(
         f"M{_chain(x[run], y[run])}" + ("h0" if len(run) == 1 else "")
-        for run in _runs(stepped.number, np.isfinite(y))
+        for run in _runs(stepped["number"], np.isfinite(y))
     )
     return (
         '<svg class="curve" viewBox="0 0 1000 1000" preserveAspectRatio="none" '
@@ -613,19 +590,19 @@ def _crosses(
 def _counts_plot(report: CrowdReport, cards: Sequence[Picture], decimals: int) -> str:
     """Counts over time: model and interval, given counts, and flagged ones."""
     frames, series = report.frames, _series(report.frames)
-    if not np.isfinite(series.count).any():
+    if not np.isfinite(series["count"]).any():
         return '<p class="note">No frame could be counted: there is nothing to draw.</p>'
-    model = np.concatenate([series.count, series.lower, series.upper])
-    x_axis = Axis(series.number[0] - 0.5, series.number[-1] + 0.5, whole=True)
-    y_axis = axis_for(np.concatenate([model, series.given]), model, (0.0,))
-    has_given = np.isfinite(series.given)
+    model = np.concatenate([series["count"], series["lower"], series["upper"]])
+    x_axis = Axis(series["number"][0] - 0.5, series["number"][-1] + 0.5, whole=True)
+    y_axis = axis_for(np.concatenate([model, series["given"]]), model, (0.0,))
+    has_given = np.isfinite(series["given"])
     flagged = np.array([line.verdict == "flagged" for line in frames]) & has_given
     kept, gone = np.flatnonzero(has_given & ~flagged), np.flatnonzero(flagged)
     dotted = _evenly(kept, MAX_GIVEN_MARKS)
     crossed = _farthest(frames, gone, MAX_FLAGGED_MARKS)
-    marked = series.given[np.concatenate([dotted, crossed])]
+    marked = series["given"][np.concatenate([dotted, crossed])]
     outside = int(np.sum((marked < y_axis.low) | (marked > y_axis.high)))
-    x, y = x_axis.place(series.number), y_axis.place(series.given)
+    x, y = x_axis.place(series["number"]), y_axis.place(series["given"])
     layers = [dots(x[dotted], y[dotted]), _curve(series, x_axis, y_axis)]
     # The line is thin and goes above the dots; drawn in steps it would hide them.
     layers = layers[::-1] if len(frames) > 2 * MAX_STEPS else layers

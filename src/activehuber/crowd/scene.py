@@ -48,11 +48,6 @@ class Scene:
     level: float = LEAST_LEVELS
     motion: bool = False
 
-    @property
-    def views(self) -> tuple[str, ...]:
-        """Names of the views, in the order of their columns."""
-        return (*VIEWS, MOTION) if self.motion else VIEWS
-
 
 def make_scene(
     height: int,

@@ -120,18 +120,20 @@ def section(heading: str, body: str) -> str:
     return f"<section><h2>{escape(heading)}</h2>{body}</section>" if body else ""
 
 
-def named_values(name: str, pairs: Sequence[tuple[str, str]]) -> str:
-    """Names and values as a list in HTML, of the class `name`; nothing without any."""
+def definitions(
+    pairs: Sequence[tuple[str, str]], kind: str, longest: int = LONGEST_SENTENCE
+) -> str:
+    """Names and values in HTML, as a list of some class; values of at most `longest`."""
     items = "".join(
-        f"<div><dt>{html_text(what)}</dt><dd>{html_text(value, LONGEST_SENTENCE)}</dd></div>"
-        for what, value in pairs[:MAX_ITEMS]
+        f"<div><dt>{html_text(name)}</dt><dd>{html_text(value, longest)}</dd></div>"
+        for name, value in pairs[:MAX_ITEMS]
     )
-    return f'<dl class="{name}">{items}</dl>' if items else ""
+    return f'<dl class="{kind}">{items}</dl>' if items else ""
 
 
 def settings_list(settings: Sequence[tuple[str, str]]) -> str:
-    """Names and values in HTML."""
-    return named_values("settings", settings)
+    """Names and values of settings in HTML."""
+    return definitions(settings, "settings")
 
 
 # --- numbers --------------------------------------------------------------------------------

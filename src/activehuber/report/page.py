@@ -26,11 +26,11 @@ from activehuber.report.markup import (
     Axis,
     axis_for,
     cross,
+    definitions,
     dots,
     fill_page,
     format_number,
     html_text,
-    named_values,
     percent,
     plain_text,
     plot,
@@ -330,7 +330,7 @@ def _figures(report: Report, digits: Digits) -> str:
         pairs.append(("Noise σ̂", format_number(scale, max(_decimals([scale]) - 1, 0))))
     if path is not None and math.isfinite(path.chosen):
         pairs.append(("Threshold ξ", format_number(path.chosen, digits.threshold)))
-    return named_values("figures", pairs)
+    return definitions(pairs, "figures")
 
 
 # --- the table ------------------------------------------------------------------------------
