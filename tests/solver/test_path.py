@@ -518,7 +518,7 @@ def certify(path, X, y, weights=None, count=8, **params):
     """Certificates at random thresholds, as the estimator computes them."""
     from activehuber.fitting.target import Target
     from activehuber.fitting.task import Task
-    from activehuber.problem.problem import certificate
+    from activehuber.problem.certificate import Objective, row_optimality
 
     model = HLRegressor(**params)
     data = model._check_data(X, y, weights, None)
@@ -529,16 +529,10 @@ def certify(path, X, y, weights=None, count=8, **params):
     for xi in np.exp(np.random.default_rng(0).uniform(low, high, count)):
         coef, b = path.at(xi)
         coef = coef.reshape(len(coef), -1)[task.rows]
-        proof = certificate(
-            task.expansion.evaluate(coef, task.expansion.values(coef)),
-            np.nan_to_num(path.y[task.rows]),
-            s,
-            b,
-            xi,
-            model.alpha,
-            c,
-            model.fit_intercept,
-        )
+        evaluation = task.expansion.evaluate(coef, task.expansion.values(coef))
+        y_used = np.nan_to_num(path.y[task.rows])
+        objective = Objective(y_used, s, model.alpha, c, model.fit_intercept)
+        proof = row_optimality(evaluation, objective, b, xi).certificate()
         assert proof.duality_gap <= GAP
         assert proof.kkt_residual <= KKT
 

@@ -42,9 +42,9 @@ from activehuber.kernels.feature_maps import APPROXIMATION_NAMES, FOURIER_KERNEL
 from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.labels.refinement import DEFAULT_REMOVAL
 from activehuber.operators.features import project_views
+from activehuber.problem.approximation import Approximation, ColumnMoments, column_moments
 from activehuber.selection.candidates import WIDTH_KERNELS
 from activehuber.selection.tuning import check_enough_labels, choose, default_plan, settings_at
-from activehuber.solver.approximation import Approximation, ColumnMoments, column_moments
 from activehuber.views import (
     View,
     check_view_weights,

@@ -15,7 +15,7 @@ from activehuber.fitting.validation import is_number
 from activehuber.kernels.feature_maps import drawn
 from activehuber.kernels.kernel import Kernel
 from activehuber.labels import refinement
-from activehuber.solver.approximation import Approximation
+from activehuber.problem.approximation import Approximation
 
 # No threshold is smaller in units of the labels.
 TINY = float(np.finfo(np.float64).tiny)

@@ -21,10 +21,10 @@ from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram, submatrix
 from activehuber.operators.protocol import Gram
+from activehuber.problem.approximation import BlockReduction
 from activehuber.problem.problem import Problem
 from activehuber.problem.reduction import Reduction
 from activehuber.problem.smoothing import check_gram_matrix
-from activehuber.solver.approximation import BlockReduction
 from activehuber.solver.leave_one_out import leave_one_out
 from activehuber.solver.newton import Solution, solve
 from activehuber.solver.view_weights import learn_weights

@@ -263,6 +263,7 @@ class FeatureGram:
         self._diagonal: Vector | None = None
         self._held: _Held | None = None
         self._pulled: tuple[Vector, Vector] | None = None
+        self.last: tuple[Vector, Vector] | None = None  # θ and v of the last answer
         self._subset: tuple[np.ndarray, FeatureGram] | None = None
 
     def _hold(self) -> None:
@@ -350,6 +351,12 @@ class FeatureGram:
             image = image + self.pull(u[changed] - before, changed)
         self._pulled = u.copy(), image
         return image
+
+    def primal_of(self, v: Vector, active: Mask) -> Vector:
+        """θ = Ψᵀv over active rows; of the last answer as it was solved for, to more digits."""
+        if self.last is not None and self.last[1] is v:
+            return self.last[0]
+        return self.pull(np.where(active, v, 0.0))
 
     def mean(self, share: Vector) -> float:
         middle = self.pull(share)
@@ -481,7 +488,6 @@ class FeatureFactor:
         self.free, self.lower, self.mean = free, lower, mean
         self.weight = np.where(free, 1.0 / self.mu, 0.0)
         self.total = float(self.weight.sum())
-        self.last: tuple[Vector, Vector] | None = None  # θ and v of the last answer
         self.of_ones: tuple[Vector, float] | None = None
 
     def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
@@ -506,7 +512,7 @@ class FeatureFactor:
         theta, b = self.solve_primal(pull, None if total is None else float(u.sum()) - total)
         fitted = self.gram.project(theta)
         v = self.weight * (targets - b - fitted) + fixed
-        self.last = theta, v
+        self.gram.last = theta, v
         return v, fitted, b
 
     def solve_primal(self, pull: Vector, constant: float | None) -> tuple[Vector, float]:

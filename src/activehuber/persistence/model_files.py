@@ -55,7 +55,7 @@ from activehuber.persistence.schema import (
     text,
     whole,
 )
-from activehuber.problem.problem import Certificate
+from activehuber.problem.certificate import Certificate
 from activehuber.views import View
 
 FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 5
