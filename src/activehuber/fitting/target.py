@@ -123,7 +123,7 @@ class Target:
     def _learn(self, trace: refinement.Trace) -> None:
         level = np.inf if trace.least_squares else trace.threshold
         reduction, problem = self.reduction, trace.problem
-        if isinstance(reduction, BlockReduction) and len(problem.y) > WEIGHT_LABELS:
+        if self.task.basis is not None and len(problem.y) > WEIGHT_LABELS:
             places = np.linspace(0, len(problem.y) - 1, WEIGHT_LABELS).astype(np.intp)
             reduction = reduction.sample(places)
             problem = problem.on_some(places, reduction.gram)

@@ -381,7 +381,7 @@ class BasisState:
     loss: float
 
     precise = False
-    least_gain = 0.5  # a correction is a pass over all labels
+    least_gain = 0.5  # less than on rows: a correction is a pass over all labels
 
     @property
     def v(self) -> Vector:

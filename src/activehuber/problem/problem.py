@@ -27,24 +27,20 @@ from activehuber.operators.protocol import Factor, Gram
 EPSILON = float(np.finfo(np.float64).eps)
 
 
-class FittedValues(Protocol):
-    """What is needed of a solution to have its residuals."""
+class Minimiser(Protocol):
+    """What is needed of a solution to have its residuals and coefficients."""
 
     @property
-    def intercept(self) -> float:
-        """b."""
+    def v(self) -> Vector:
+        """Dual variables, shape (l,)."""
 
     @property
     def fitted(self) -> Vector:
         """Qv, shape (l,)."""
 
-
-class Minimiser(FittedValues, Protocol):
-    """What is needed of a solution to have its coefficients."""
-
     @property
-    def v(self) -> Vector:
-        """Dual variables, shape (l,)."""
+    def intercept(self) -> float:
+        """b."""
 
     @property
     def free(self) -> Mask:
@@ -105,7 +101,7 @@ class Problem:
             active=self.active[rows],
         )
 
-    def residuals(self, solution: FittedValues) -> Vector:
+    def residuals(self, solution: Minimiser) -> Vector:
         """r = y − b − Qv of a solution, shape (l,)."""
         return self.y - solution.intercept - solution.fitted
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -111,29 +110,6 @@ class Expansion:
         """The reduced problem's Q for some labelled rows and view weights c."""
         gram = self.smoother.gram(weights, labelled, fit_intercept)
         return Reduction(self, labelled, weights, gram)
-
-
-class Reducible(Protocol):
-    """Q at one c, and the way to Q at another: what learning c needs."""
-
-    @property
-    def expansion(self) -> Any:
-        """With `coupling`, and `reduce(labelled, weights, fit_intercept)`."""
-        ...
-
-    @property
-    def labelled(self) -> np.ndarray:
-        """Labelled rows, shape (l,)."""
-        ...
-
-    @property
-    def weights(self) -> Vector:
-        """c, shape (m,)."""
-        ...
-
-    def pulls(self, v: Vector) -> tuple[Vector, Vector]:
-        """vᵀf^α and vᵀf^α/c^α on labelled rows, each of shape (m,)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -251,7 +227,7 @@ class RowState:
     parts: Matrix
     evaluation: Evaluation | None = None
 
-    least_gain = 1.0  # any correction that helps is followed by another
+    least_gain = 1.0  # the share of the error left up to which another correction pays
 
     @cached_property
     def residuals(self) -> Vector:

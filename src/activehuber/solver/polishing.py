@@ -4,74 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
 
 import numpy as np
 
 from activehuber._typing import Matrix, Vector
-from activehuber.problem.certificate import Certificate, Optimality
+from activehuber.problem.approximation import BasisState, BlockReduction
+from activehuber.problem.certificate import Certificate
 from activehuber.problem.problem import Problem
+from activehuber.problem.reduction import Reduction, RowState
 from activehuber.solver.newton import Solution
 
 ROUNDS = 5
 # A KKT residual that leaves nothing to mend.
 GOOD = 1e-9
 
-
-class State(Protocol):
-    """Coefficients with what they give, on rows or in a basis."""
-
-    @property
-    def coefficients(self) -> Matrix:
-        """Of the rows' kernels, shape (n, m), or of the basis, shape (p,)."""
-        ...
-
-    @property
-    def v(self) -> Vector:
-        """Dual variables, shape (l,)."""
-        ...
-
-    @property
-    def intercept(self) -> float:
-        """b."""
-        ...
-
-    @property
-    def residuals(self) -> Vector:
-        """y − b − fitted values, shape (l,)."""
-        ...
-
-    @property
-    def precise(self) -> bool:
-        """Whether products are formed in extended precision."""
-        ...
-
-    @property
-    def error(self) -> float:
-        """How far the optimality conditions are from holding, beside other states."""
-        ...
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether there is nothing to correct, or nothing to correct it with."""
-        ...
-
-    @property
-    def least_gain(self) -> float:
-        """The share of the error that must be gone for another correction to pay."""
-        ...
-
-    def corrected(self) -> Self:
-        """The same after one step of iterative refinement."""
-        ...
-
-    def choices(self) -> Iterator[Self]:
-        """The same at the intercepts that may serve, the likeliest first."""
-        ...
-
-    def optimality(self, threshold: float, centre: float) -> Optimality:
-        """What is left of the optimality conditions."""
-        ...
+State = RowState | BasisState
 
 
 @dataclass(frozen=True)
@@ -87,7 +34,7 @@ class CertifiedFit:
 
 
 def recover(
-    reduction: Any,
+    reduction: Reduction | BlockReduction,
     problem: Problem,
     solution: Solution,
     threshold: float,
@@ -143,7 +90,7 @@ def refined(state: State) -> State:
     for _ in range(ROUNDS):
         if state.is_settled:
             break
-        better = state.corrected()
+        better: State = state.corrected()
         if not better.error < state.error:
             break
         enough = not better.error < state.least_gain * state.error
