@@ -340,7 +340,7 @@ def constants(rows: int) -> dict:
     from activehuber.data.rows import ArrayRows, one_blas_thread
     from activehuber.kernels.kernel import Kernel
     from activehuber.operators.features import FeatureMap, gram_sums, project
-    from activehuber.solver.approximation import Approximation, build_basis
+    from activehuber.problem.approximation import Approximation, build_basis
 
     X, _, _ = make(20_000, seed=0)
     drawn = Approximation("nystrom", 1000, 0)

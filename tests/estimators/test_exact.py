@@ -148,7 +148,7 @@ def test_no_label_free():
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("manifold", [0.0, 1e-2])
 def test_certificates_fail_on_a_perturbed_solution(what, intercept, manifold):
-    from activehuber.problem.problem import certificate
+    from activehuber.problem.certificate import Objective, row_optimality
 
     X, y = problem(2, 40, True)
     fitted = HLRegressor(
@@ -158,7 +158,8 @@ def test_certificates_fail_on_a_perturbed_solution(what, intercept, manifold):
 
     def proof(w, b):
         evaluation = naive_evaluation(K, M, manifold, w)
-        return certificate(evaluation, y, np.ones(40), b, 0.3, 1e-4, np.ones(1), intercept)
+        objective = Objective(y, np.ones(40), 1e-4, np.ones(1), intercept)
+        return row_optimality(evaluation, objective, b, 0.3).certificate()
 
     w, b = fitted.dual_coef_.copy(), fitted.intercept_
     good = proof(w, b)
@@ -174,7 +175,7 @@ def test_certificates_fail_on_a_perturbed_solution(what, intercept, manifold):
 
 
 def naive_evaluation(K, M, manifold, w):
-    from activehuber.problem.problem import Evaluation
+    from activehuber.problem.certificate import Evaluation
 
     f = K @ w
     columns = (w, f, manifold * M @ f, abs(K) @ abs(w), manifold * abs(M) @ (abs(K) @ abs(w)))
@@ -183,12 +184,13 @@ def naive_evaluation(K, M, manifold, w):
 
 def test_zero_is_not_certified_at_a_tiny_threshold():
     """w = 0 has a small absolute residual at ξ = 1e-9; the scaled one is large."""
-    from activehuber.problem.problem import certificate
+    from activehuber.problem.certificate import Objective, row_optimality
 
     X, y = problem(2, 20, True)
     K = oracles.gram("rbf", X, gamma=GAMMA)
     evaluation = naive_evaluation(K, np.zeros((20, 20)), 0.0, np.zeros(20))
-    proof = certificate(evaluation, y, np.ones(20), 0.0, 1e-9, 1e-4, np.ones(1), False)
+    objective = Objective(y, np.ones(20), 1e-4, np.ones(1), False)
+    proof = row_optimality(evaluation, objective, 0.0, 1e-9).certificate()
     assert proof.kkt_residual > 0.5 and proof.duality_gap > 0.5
 
 

@@ -13,7 +13,7 @@ from activehuber import (
     HLRegressorCV,
     huber_path,
 )
-from activehuber.problem.problem import relative_gap
+from activehuber.problem.certificate import relative_gap
 
 X = np.linspace(0, 6, 15).reshape(-1, 1)
 Y = np.sin(X.ravel())

@@ -519,7 +519,7 @@ def certify(path, X, y, weights=None, count=8, **params):
     from activehuber.estimators.parameters import prepared
     from activehuber.fitting.target import Target
     from activehuber.fitting.task import Task
-    from activehuber.problem.problem import certificate
+    from activehuber.problem.certificate import Objective, row_optimality
 
     settings, data = prepared(HLRegressor(**params), X, y, weights)
     task = Task(settings, data)
@@ -529,16 +529,10 @@ def certify(path, X, y, weights=None, count=8, **params):
     for xi in np.exp(np.random.default_rng(0).uniform(low, high, count)):
         coef, b = path.at(xi)
         coef = coef.reshape(len(coef), -1)[task.rows]
-        proof = certificate(
-            task.expansion.evaluate(coef, task.expansion.values(coef)),
-            np.nan_to_num(path.y[task.rows]),
-            s,
-            b,
-            xi,
-            settings.alpha,
-            c,
-            settings.fit_intercept,
-        )
+        evaluation = task.expansion.evaluate(coef, task.expansion.values(coef))
+        y_used = np.nan_to_num(path.y[task.rows])
+        objective = Objective(y_used, s, settings.alpha, c, settings.fit_intercept)
+        proof = row_optimality(evaluation, objective, b, xi).certificate()
         assert proof.duality_gap <= GAP
         assert proof.kkt_residual <= KKT
 

@@ -11,8 +11,7 @@ from activehuber.problem.problem import Problem
 from activehuber.problem.reduction import Expansion, expand_views
 from activehuber.problem.smoothing import ExpandedView
 from activehuber.solver import newton
-from activehuber.solver import polishing as recovery
-from activehuber.solver.polishing import recover
+from activehuber.solver.polishing import recover, refined
 from tests import oracles
 
 ALPHA, CENTRE = 1e-2, 7.0
@@ -209,33 +208,51 @@ def test_extended_precision_is_for_what_is_not_good_enough(precise):
     assert not any(precise)
 
 
+class Told:
+    """A reduction, and its states, whose certificates are told by precision."""
+
+    extended_precision, is_settled = True, True
+    coefficients, v, intercept, residuals = np.zeros((20, 1)), np.zeros(14), 0.0, np.ones(14)
+
+    def __init__(self, proofs):
+        self.proofs = proofs
+
+    def start(self, problem, solution, level, *, precise):
+        self.precise = precise
+        return self
+
+    def choices(self):
+        yield self
+
+    def optimality(self, threshold, centre):
+        assert (threshold, centre) == (XI, CENTRE)
+        return self
+
+    def certificate(self):
+        return self.proofs[self.precise]
+
+
 def test_the_better_of_two_tries_is_taken(monkeypatch):
     case = Case()
     solution = case.solve()
-    good, bad = (
-        case.recover(solution),
-        case.recover(disturbed(case, solution, 1), minimiser=False),
-    )
-    tries = {}
+    good = case.recover(solution).certificate
+    bad = case.recover(disturbed(case, solution, 1), minimiser=False).certificate
 
-    def tried(*arguments, precise, **options):
-        return tries[precise]
+    def taken(first, second):
+        case.reduction = Told({False: first, True: second})
+        return case.recover(solution).certificate
 
-    monkeypatch.setattr(recovery, "_recover", tried)
-    for first, second in ((bad, good), (bad, bad)):
-        tries.update({False: first, True: second})
-        assert case.recover(solution) is second
-    proof = bad.certificate
-    worse = replace(bad, certificate=replace(proof, kkt_residual=2 * proof.kkt_residual))
-    tries.update({False: bad, True: worse})
-    assert case.recover(solution) is bad
+    assert taken(bad, good) is good
+    worse = replace(bad, kkt_residual=2 * bad.kkt_residual)
+    assert taken(bad, worse) is bad
+    assert taken(worse, bad) is bad
     # 1e-9 is good enough, more is not
-    enough = replace(bad, certificate=replace(proof, kkt_residual=1e-9))
-    tries.update({False: enough, True: good})
-    assert case.recover(solution) is enough
-    almost = replace(bad, certificate=replace(proof, kkt_residual=2e-9))
-    tries.update({False: almost, True: good})
-    assert case.recover(solution) is good
+    enough = replace(bad, kkt_residual=1e-9)
+    assert taken(enough, good) is enough
+    almost = replace(bad, kkt_residual=2e-9)
+    assert taken(almost, good) is good
+    monkeypatch.setattr(Told, "extended_precision", False)
+    assert taken(almost, good) is almost
 
 
 def test_refinement_ends_when_it_has_to():
@@ -251,18 +268,9 @@ def test_refinement_ends_when_it_has_to():
     for size, rounds in ((1e-3, 5), (1e-14, 0)):
         slow = Stubborn(half)
         start = replace(disturbed(case, exact, size), factor=slow)
-        fit = recovery._recover(
-            case.reduction,
-            case.problem,
-            start,
-            XI,
-            CENTRE,
-            least_squares=False,
-            minimiser=True,
-            precise=False,
-        )
+        state = refined(case.reduction.start(case.problem, start, XI))
         assert slow.asked == rounds
-        left = fit.solution.v - exact.v
+        left = state.v - exact.v
         np.testing.assert_allclose(left, 0.5**rounds * (start.v - exact.v), atol=1e-12)
 
 
@@ -284,9 +292,7 @@ def test_errors_are_small_beside_the_threshold_or_the_residuals(worst):
         y[row] += size
         asked = Stubborn(lambda targets, fixed, total: (0 * targets, 0 * targets, 0.0))
         case.problem = replace(case.problem, y=y)
-        recovery._refine(
-            case.reduction, case.problem, replace(exact, factor=asked), xi, 5, False
-        )
+        refined(case.reduction.start(case.problem, replace(exact, factor=asked), xi))
         assert asked.asked == (worst > 1.0)
 
 
@@ -339,8 +345,8 @@ def test_refinement_carries_the_intercept_along(centred):
     assert (np.max(np.abs(constant)) > 1e-3) == centred
     start = disturbed(case, exact, 0.01)
     start = replace(start, intercept=start.intercept + 0.3)
-    found, coefficients, _ = recovery._refine(case.reduction, problem, start, 1.0, 5, False)
-    values = (case.K @ coefficients[:, 0])[ROWS]
+    found = refined(case.reduction.start(problem, start, 1.0))
+    values = (case.K @ found.coefficients[:, 0])[ROWS]
     error = problem.y - found.intercept - values - problem.mu * found.v
     np.testing.assert_allclose(error[exact.free], 0.0, atol=1e-11)
     np.testing.assert_allclose(found.v, exact.v, atol=1e-9)

@@ -18,9 +18,9 @@ from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings, ViewSettings
 from activehuber.kernels.feature_maps import APPROXIMATION_NAMES, FOURIER_KERNELS
 from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
+from activehuber.problem.approximation import Approximation, ColumnMoments, column_moments
 from activehuber.selection.candidates import WIDTH_KERNELS, settings_at
 from activehuber.selection.tuning import check_enough_labels, choose, default_plan
-from activehuber.solver.approximation import Approximation, ColumnMoments, column_moments
 from activehuber.views import View, check_view_weights, check_views, resolve_columns, view_names
 
 # With an approximation parameters are chosen on so many labels at most.

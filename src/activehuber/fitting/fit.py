@@ -21,9 +21,7 @@ from activehuber.fitting.settings import Data, Settings
 from activehuber.fitting.target import Target
 from activehuber.fitting.task import Task
 from activehuber.numerics.linalg import cholesky_in_place, solve_lower
-from activehuber.operators.features import FeatureFactor, FeatureGram
 from activehuber.problem.problem import Problem
-from activehuber.solver import approximation as approximate
 from activehuber.solver.leave_one_out import refit_without
 from activehuber.solver.newton import Solution, Status
 from activehuber.solver.path import ThresholdPath, threshold_path
@@ -99,7 +97,7 @@ def _fit(target: Target) -> tuple[Fitted, list[Complaint]]:
     """One target, and the warnings it deserves."""
     settings, task, unit = target.settings, target.task, target.unit
     trace = target.with_fallback(target.solve)
-    fit = (recover if task.basis is None else approximate.recover)(
+    fit = recover(
         target.reduction,
         trace.problem,
         trace.solution,
@@ -264,11 +262,7 @@ def _inflation_in_blocks(
     """The same in the basis: q(x) = aᵀH⁻¹a, a = Ψ(x) bordered by a one."""
     target = Target(Task(settings, data), index, fitted.view_weights)
     problem, solution = _problem_again(target, fitted)
-    assert isinstance(solution.factor, FeatureFactor)
-    new = FeatureGram(X, None, target.reduction.features)
-    variance = solution.factor.variance(new, border=settings.fit_intercept)
-    usual = float(np.median(target.reduction.gram.left_out))
-    variance += np.maximum(new.left_out - usual, 0.0)
+    variance = target.reduction.variance_left(solution.factor, X, border=settings.fit_intercept)
     return np.sqrt(1.0 + variance / (2.0 * problem.total_weight * settings.alpha))
 
 

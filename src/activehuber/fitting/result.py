@@ -8,7 +8,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.kernels.feature_maps import Basis
-from activehuber.problem.problem import Certificate
+from activehuber.problem.certificate import Certificate
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from activehuber.kernels.feature_maps import drawn
 from activehuber.kernels.kernel import Kernel
 from activehuber.labels.refinement import ThresholdRule
 from activehuber.labels.rule import DEFAULT_RULE, LabelRule
-from activehuber.solver.approximation import Approximation
+from activehuber.problem.approximation import Approximation
 
 # No threshold is smaller in units of the labels.
 TINY = float(np.finfo(np.float64).tiny)

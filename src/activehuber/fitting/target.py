@@ -19,7 +19,6 @@ from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.problem.problem import Problem
 from activehuber.problem.reduction import Reduction
-from activehuber.solver.approximation import BlockReduction
 from activehuber.solver.leave_one_out import leave_one_out
 from activehuber.solver.newton import Solution, solve
 from activehuber.solver.view_weights import learn_weights
@@ -119,7 +118,7 @@ class Target:
     def _learn(self, trace: refinement.Trace) -> None:
         level = np.inf if trace.least_squares else trace.threshold
         reduction, problem = self.reduction, trace.problem
-        if isinstance(reduction, BlockReduction) and len(problem.y) > WEIGHT_LABELS:
+        if self.task.basis is not None and len(problem.y) > WEIGHT_LABELS:
             places = np.linspace(0, len(problem.y) - 1, WEIGHT_LABELS).astype(np.intp)
             reduction = reduction.sample(places)
             problem = problem.on_some(places, reduction.gram)

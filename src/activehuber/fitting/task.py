@@ -16,10 +16,15 @@ from activehuber.fitting.validation import check_memory
 from activehuber.kernels.feature_maps import Basis
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.protocol import Gram
+from activehuber.problem.approximation import (
+    Approximation,
+    BlockExpansion,
+    BlockReduction,
+    build_basis,
+    graph_penalty,
+)
 from activehuber.problem.reduction import Expansion, Reduction, expand_views
 from activehuber.problem.smoothing import build_part, needs_gram_matrix
-from activehuber.solver import approximation as approximate
-from activehuber.solver.approximation import Approximation, BlockExpansion, BlockReduction
 
 # The other terms times the largest value of a kernel may weigh so many times as much as alpha:
 # beyond it ‖f‖²_K is lost beside them.
@@ -105,7 +110,7 @@ class Task:
         kernels = [view.kernel for view in settings.views]
         columns = [view.columns for view in settings.views]
         labels = np.where(self.data.labelled, self.data.y, np.nan)
-        self.basis, sample = approximate.build_basis(
+        self.basis, sample = build_basis(
             approximation, kernels, columns, rows, labels, settings.fit_intercept
         )
         with np.errstate(over="ignore"):
@@ -117,7 +122,7 @@ class Task:
             with view.named_in_errors():
                 graphs_of_sample.append(self._penalty(view, view.select(sample)))
         coupling = settings.agreement / settings.alpha if self.coupled else 0.0
-        penalty = approximate.graph_penalty(
+        penalty = graph_penalty(
             self.basis,
             sample,
             graphs_of_sample,

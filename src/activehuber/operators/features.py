@@ -263,15 +263,16 @@ class FeatureGram:
         self._diagonal: Vector | None = None
         self._held: _Held | None = None
         self._pulled: tuple[Vector, Vector] | None = None
+        self.last: tuple[Vector, Vector] | None = None  # θ and v of the last answer
         self._subset: tuple[np.ndarray, FeatureGram] | None = None
 
     def _hold(self) -> None:
         """Make the features once and take them for the rows."""
         if isinstance(self.features.basis.functions[0], Given):
             return  # they are held already
-        psi = self._values(features_of, (self.features,))
+        psi = self.by_row(features_of, (self.features,))
         if self.features.mixing is None:
-            prior = self._values(prior_diagonal, (self.features,))
+            prior = self.by_row(prior_diagonal, (self.features,))
             self._left_out = np.maximum(prior - np.einsum("ij,ij->i", psi, psi), 0.0)
         else:
             self._left_out = self.left_out
@@ -288,7 +289,7 @@ class FeatureGram:
     def diagonal(self) -> Vector:
         if self._diagonal is None:
             matrix = self.features.to_functions(np.eye(self.basis.width))
-            self._diagonal = self._values(squared_norms, (self.basis, matrix, None, 0.0))
+            self._diagonal = self.by_row(squared_norms, (self.basis, matrix, None, 0.0))
         return self._diagonal
 
     @property
@@ -304,7 +305,7 @@ class FeatureGram:
             self._left_out = np.zeros(len(self))
             if any(isinstance(f, Landmarks) for f in self.features.basis.functions):
                 plain = replace(self.features, mixing=None)
-                self._left_out = self._values(missing_diagonal, (plain,))
+                self._left_out = self.by_row(missing_diagonal, (plain,))
         return self._left_out
 
     @property
@@ -316,7 +317,7 @@ class FeatureGram:
 
     def project(self, theta: Vector) -> Vector:
         """Ψ θ on the labelled rows."""
-        return self._values(project, (self.basis, self.features.to_functions(theta)))
+        return self.by_row(project, (self.basis, self.features.to_functions(theta)))
 
     def pull(self, u: Vector, chosen: np.ndarray | None = None) -> Vector:
         """Ψᵀu over the labelled rows, or over some of them by place."""
@@ -351,6 +352,12 @@ class FeatureGram:
         self._pulled = u.copy(), image
         return image
 
+    def primal_of(self, v: Vector, active: Mask) -> Vector:
+        """θ = Ψᵀv over active rows; of the last answer as it was solved for, to more digits."""
+        if self.last is not None and self.last[1] is v:
+            return self.last[0]
+        return self.pull(np.where(active, v, 0.0))
+
     def mean(self, share: Vector) -> float:
         middle = self.pull(share)
         return float(middle @ middle)
@@ -358,7 +365,7 @@ class FeatureGram:
     def magnitude(self, v: Vector) -> Vector:
         _, (image,) = self.rows.run(absolute_moments, (self.basis,), (v,), self._numbers(None))
         back = self.features.to_functions(self.features.from_functions(image))
-        return self._values(absolute_projection, (self.basis, back))
+        return self.by_row(absolute_projection, (self.basis, back))
 
     def subset(self, rows: np.ndarray) -> FeatureGram:
         """Q on some of the labelled rows, whose features are held; the last one is kept."""
@@ -431,7 +438,7 @@ class FeatureGram:
         everywhere[chosen] = values
         return self.rows.run(work, shared, (everywhere,), self.numbers)
 
-    def _values(self, work, shared) -> np.ndarray:
+    def by_row(self, work, shared) -> np.ndarray:
         values, _ = self.rows.run(work, shared, (), self._numbers(None))
         assert values is not None
         return values
@@ -481,7 +488,6 @@ class FeatureFactor:
         self.free, self.lower, self.mean = free, lower, mean
         self.weight = np.where(free, 1.0 / self.mu, 0.0)
         self.total = float(self.weight.sum())
-        self.last: tuple[Vector, Vector] | None = None  # θ and v of the last answer
         self.of_ones: tuple[Vector, float] | None = None
 
     def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
@@ -506,7 +512,7 @@ class FeatureFactor:
         theta, b = self.solve_primal(pull, None if total is None else float(u.sum()) - total)
         fitted = self.gram.project(theta)
         v = self.weight * (targets - b - fitted) + fixed
-        self.last = theta, v
+        self.gram.last = theta, v
         return v, fitted, b
 
     def solve_primal(self, pull: Vector, constant: float | None) -> tuple[Vector, float]:
@@ -553,4 +559,4 @@ class FeatureFactor:
         edge, scale = None, 0.0
         if border:
             edge, scale = solve_lower(self.lower, self.mean), 1.0 / self._ones()[1]
-        return gram._values(squared_norms, (gram.basis, matrix, edge, scale))
+        return gram.by_row(squared_norms, (gram.basis, matrix, edge, scale))

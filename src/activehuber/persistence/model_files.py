@@ -56,7 +56,7 @@ from activehuber.persistence.schema import (
     text,
     whole,
 )
-from activehuber.problem.problem import Certificate
+from activehuber.problem.certificate import Certificate
 from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View

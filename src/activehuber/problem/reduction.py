@@ -12,16 +12,23 @@ f by the line above.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import cached_property
 
 import numpy as np
 
 from activehuber._typing import Matrix, Vector
 from activehuber.operators.features import held_gram
 from activehuber.operators.protocol import Gram
-from activehuber.problem.problem import Evaluation
+from activehuber.problem.certificate import (
+    SETTLED,
+    Evaluation,
+    Objective,
+    Optimality,
+    row_optimality,
+)
+from activehuber.problem.problem import Minimiser, Problem
 from activehuber.problem.smoothing import (
     ExpandedView,
     Smoother,
@@ -105,29 +112,6 @@ class Expansion:
         return Reduction(self, labelled, weights, gram)
 
 
-class Reducible(Protocol):
-    """Q at one c, and the way to Q at another: what learning c needs."""
-
-    @property
-    def expansion(self) -> Any:
-        """With `coupling`, and `reduce(labelled, weights, fit_intercept)`."""
-        ...
-
-    @property
-    def labelled(self) -> np.ndarray:
-        """Labelled rows, shape (l,)."""
-        ...
-
-    @property
-    def weights(self) -> Vector:
-        """c, shape (m,)."""
-        ...
-
-    def pulls(self, v: Vector) -> tuple[Vector, Vector]:
-        """vᵀf^α and vᵀf^α/c^α on labelled rows, each of shape (m,)."""
-        ...
-
-
 @dataclass(frozen=True)
 class Reduction:
     """Q for some labelled rows, and the way back to the coefficients.
@@ -148,6 +132,8 @@ class Reduction:
     labelled: np.ndarray
     weights: Vector
     gram: Gram
+
+    extended_precision = True  # products with K can be formed in it
 
     def fitted(self, values: Matrix) -> Vector:
         """Σ_α c^α f^α on labelled rows for values f of shape (n, m)."""
@@ -191,6 +177,19 @@ class Reduction:
             return source
         return source - expansion.penalise(expansion.smoother.smooth(source))
 
+    def start(
+        self, problem: Problem, solution: Minimiser, level: float, *, precise: bool = False
+    ) -> RowState:
+        """The coefficients of a solution at ξ = `level`, with products of K that precise."""
+        coefficients = self.expand(solution.v)
+        parts = self.expansion.values(coefficients, precise=precise)
+        # The reduced matrix may have its features centred; b takes the constant up.
+        shift = problem.constant(solution.fitted - self.fitted(parts))
+        b = solution.intercept + shift
+        return RowState(
+            self, problem, solution, level, precise, solution.v, b, coefficients, parts
+        )
+
     def with_factored_gram(self, fit_intercept: bool) -> Reduction:
         """The same with Q in factored form.
 
@@ -200,6 +199,106 @@ class Reduction:
         assert self.gram.matrix is not None
         features = gram_features(self.gram.matrix)
         return replace(self, gram=held_gram(centred(features, fit_intercept)))
+
+
+@dataclass(frozen=True)
+class RowState:
+    """Coefficients on the rows of an expansion, formed with K itself, not with Q.
+
+    Attributes
+    ----------
+    level : float
+        ξ; inf is least squares.
+    v : ndarray of shape (l,)
+    coefficients, parts : ndarray of shape (n, m)
+        w^α, and K^α w^α.
+    evaluation : Evaluation or None
+        With the yardsticks of rounding, once they are asked for.
+    """
+
+    reduction: Reduction
+    problem: Problem
+    solution: Minimiser
+    level: float
+    precise: bool
+    v: Vector
+    intercept: float
+    coefficients: Matrix
+    parts: Matrix
+    evaluation: Evaluation | None = None
+
+    least_gain = 1.0  # the share of the error left up to which another correction pays
+
+    @cached_property
+    def residuals(self) -> Vector:
+        """y − b − Σ_α c^α f^α on labelled rows, shape (l,)."""
+        return self.problem.y - self.intercept - self.reduction.fitted(self.parts)
+
+    @cached_property
+    def errors(self) -> Vector:
+        """What free labels miss r = μv by, shape (l,)."""
+        return np.where(self.solution.free, self.residuals - self.problem.mu * self.v, 0.0)
+
+    @cached_property
+    def error(self) -> float:
+        """The largest of them."""
+        return float(np.max(np.abs(self.errors)))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to correct, or nothing to correct it with."""
+        largest = float(np.max(np.abs(self.residuals[self.problem.active])))
+        return self.solution.factor is None or self.error <= SETTLED * min(self.level, largest)
+
+    def corrected(self) -> RowState:
+        """One step of iterative refinement, by the factor of Q."""
+        problem, reduction = self.problem, self.reduction
+        change, image, shift = problem.solve_with(
+            self.solution.factor, self.errors, np.zeros_like(self.v), -float(self.v.sum())
+        )
+        w = self.coefficients + reduction.expand_change(change)
+        parts = reduction.expansion.values(w, precise=self.precise)
+        moved = reduction.fitted(parts) - reduction.fitted(self.parts)
+        b = self.intercept + shift + problem.constant(image - moved)
+        v = self.v + change
+        return replace(self, v=v, intercept=b, coefficients=w, parts=parts, evaluation=None)
+
+    def _evaluate(self) -> Evaluation:
+        found = self.evaluation
+        return found or self.reduction.expansion.evaluate(self.coefficients, self.parts)
+
+    def choices(self) -> Iterator[RowState]:
+        """The same at the intercepts that may serve, the likeliest first.
+
+        Σ s ψ(r) = 0 fixes b, and so does r = μv on every free row. At tiny α they differ by the
+        rounding of Kw, which is not the same on all rows; the certificate says which b serves
+        best: the balanced one, or the one that the rows with least rounding ask for.
+        """
+        problem, reduction = self.problem, self.reduction
+        if not problem.fit_intercept:
+            yield self
+            return
+        b = problem.intercept_for(reduction.fitted(self.parts), self.level)
+        evaluation = self._evaluate()
+        balanced = replace(self, intercept=b, evaluation=evaluation)
+        yield balanced
+        if self.solution.factor is None:
+            return
+        sizes = evaluation.values_magnitude[reduction.labelled] @ reduction.weights
+        sizes = np.maximum(sizes + np.abs(problem.y), np.finfo(np.float64).tiny)
+        trust = np.where(self.solution.free, (np.min(sizes) / sizes) ** 2, 0.0)
+        yield replace(balanced, intercept=b + float(balanced.errors @ trust / trust.sum()))
+
+    def optimality(self, threshold: float, centre: float) -> Optimality:
+        """Theorem 1 for labels from which `centre` was taken off."""
+        reduction, problem = self.reduction, self.problem
+        y, weights = np.zeros((2, len(reduction.expansion)))
+        y[reduction.labelled] = problem.y + centre
+        weights[reduction.labelled] = np.where(problem.active, problem.weights, 0.0)
+        objective = Objective(
+            y, weights, problem.alpha, reduction.weights, problem.fit_intercept
+        )
+        return row_optimality(self._evaluate(), objective, self.intercept + centre, threshold)
 
 
 def expand_views(

@@ -1,8 +1,9 @@
-"""Solves with A_FF while labels join and leave the free ones one by one, for `path`."""
+"""Solves with A_FF, bordered by ones if there is an intercept, for `path`.
+
+Labels join and leave F, the free ones, one by one.
+"""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import numpy as np
 from scipy.linalg import blas
@@ -19,24 +20,6 @@ from activehuber.problem.problem import Problem
 
 # Rank-one changes after which an inverse is made anew.
 REFRESH = 200
-
-
-class FreeSolver(Protocol):
-    """Solves with A_FF, bordered by ones if there is an intercept; F changes label by label."""
-
-    def free(self, row: int) -> None:
-        """Let a row join F."""
-        ...
-
-    def bind(self, row: int) -> None:
-        """Let a row leave F."""
-        ...
-
-    def solve(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        """v, Qv and b, as `Problem.solve_with`."""
-        ...
 
 
 class FreshFactor:
@@ -187,6 +170,9 @@ class FreeInverse:
             self.image = self.image + multiply(self.matrix[changed].T, difference)
         self.image_of = fixed
         return self.image
+
+
+FreeSolver = FreshFactor | FreeInverse
 
 
 def free_solver(problem: Problem, free: Mask) -> FreeSolver:

@@ -22,8 +22,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from activehuber._typing import Vector
+from activehuber.problem.approximation import BlockReduction
 from activehuber.problem.problem import Problem
-from activehuber.problem.reduction import Reducible
+from activehuber.problem.reduction import Reduction
 from activehuber.solver import newton
 
 # Steps of the final equalisation of pulls, and the relative change it takes differences at.
@@ -65,7 +66,9 @@ class _Evaluated:
 class _Objective:
     """J*(c), each evaluation one exact fit; the best point is remembered."""
 
-    def __init__(self, reduction: Reducible, problem: Problem, threshold: float) -> None:
+    def __init__(
+        self, reduction: Reduction | BlockReduction, problem: Problem, threshold: float
+    ) -> None:
         self.reduction, self.problem, self.threshold = reduction, problem, threshold
         self.coupled = reduction.expansion.coupling > 0.0
         self.n_iter = 0
@@ -111,7 +114,9 @@ class _Objective:
         return float(np.max(violation)) / (np.sqrt(m) * point.value)
 
 
-def learn_weights(reduction: Reducible, problem: Problem, threshold: float) -> LearntWeights:
+def learn_weights(
+    reduction: Reduction | BlockReduction, problem: Problem, threshold: float
+) -> LearntWeights:
     """Minimise J* over the view weights, starting from uniform ones.
 
     A few closed-form steps d^α ∝ d^α √p^α, which never raise J* when views do not couple; a

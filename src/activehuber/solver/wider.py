@@ -12,9 +12,9 @@ from activehuber.data.rows import Rows
 from activehuber.kernels.kernel import STATIONARY_KERNELS, Kernel
 from activehuber.operators.dense import DenseGram, submatrix
 from activehuber.operators.protocol import Gram
+from activehuber.problem.approximation import BlockReduction
 from activehuber.problem.reduction import Reduction
 from activehuber.problem.smoothing import check_gram_matrix
-from activehuber.solver.approximation import BlockReduction
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ Q = ΨΨᵀ; here are what replaces the expansion over rows, and the certificate
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,21 +22,9 @@ from activehuber.kernels.feature_maps import Basis, Columns, Landmarks, drawn, l
 from activehuber.kernels.kernel import LARGEST_FEATURE, Kernel, check_widths, gamma_of_variance
 from activehuber.loss import huber
 from activehuber.numerics.linalg import cholesky_in_place, solve_cholesky, solve_lower
-from activehuber.operators.features import (
-    FeatureFactor,
-    FeatureGram,
-    FeatureMap,
-    gram_sums,
-    moments,
-)
-from activehuber.problem.problem import EPSILON, Certificate, Problem, relative_gap, scale_of
-from activehuber.solver.newton import Solution
-from activehuber.solver.polishing import CertifiedFit
-
-# Corrections of θ against the residuals of a whole pass, at most.
-ROUNDS = 4
-# Below this share of θ the gradient is small enough: θ is off by no more than it.
-SMALL = 1e-12
+from activehuber.operators.features import FeatureGram, FeatureMap, gram_sums, moments
+from activehuber.problem.certificate import SETTLED, Optimality, scale_of
+from activehuber.problem.problem import EPSILON, Minimiser, Problem
 
 
 @dataclass(frozen=True)
@@ -228,6 +216,8 @@ class BlockReduction:
     weights: Vector
     features: FeatureMap
 
+    extended_precision = False
+
     def pulls(self, v: Vector) -> tuple[Vector, Vector]:
         """vᵀf^α and vᵀf^α/c^α, each of shape (m,)."""
         basis, lower = self.expansion.basis, self.expansion.lower
@@ -245,6 +235,36 @@ class BlockReduction:
         if coupled:
             return products, products / np.maximum(self.weights, np.finfo(float).tiny ** 0.5)
         return self.weights * products, products
+
+    def start(
+        self, problem: Problem, solution: Minimiser, level: float, *, precise: bool = False
+    ) -> BasisState:
+        """θ of a solution at ξ = `level`; passes have one precision."""
+        del precise
+        theta = self.gram.primal_of(solution.v, problem.active)
+        return self.look(problem, solution, level, theta, solution.intercept)
+
+    def look(
+        self, problem: Problem, solution: Minimiser, level: float, theta: Vector, b: float
+    ) -> BasisState:
+        """One pass: residuals and gradient at θ and b."""
+        gram, weights = self.gram, np.where(problem.active, 1.0 / problem.mu, 0.0)
+        residuals, (image, figures) = gram.rows.run(
+            residual_sums,
+            (gram.basis, gram.features.to_functions(theta), b, level),
+            (problem.y, weights),
+            gram.numbers,
+        )
+        assert residuals is not None
+        gradient = theta - gram.features.from_functions(image)
+        sums = (float(figure) for figure in figures)
+        return BasisState(self, problem, solution, level, theta, b, residuals, gradient, *sums)
+
+    def variance_left(self, factor: Any, rows: Rows, *, border: bool) -> Vector:
+        """Prior variance at new rows that the labels of a factor leave, shape (n,)."""
+        new = FeatureGram(rows, None, self.features)
+        beyond = new.left_out - float(np.median(self.gram.left_out))
+        return factor.variance(new, border=border) + np.maximum(beyond, 0.0)
 
     def at_width(self, kernels: Sequence[Kernel], factor: float) -> BlockReduction:
         """The same without graph and agreement for the kernels with γ times a factor."""
@@ -311,7 +331,7 @@ def _disagreement(basis: Basis, rows: Rows) -> Matrix:
     return form
 
 
-# --- the certificate --------------------------------------------------------------------
+# --- the way to certified coefficients --------------------------------------------------
 
 
 def residual_sums(
@@ -333,142 +353,111 @@ def residual_sums(
 
 
 @dataclass(frozen=True)
-class _State:
+class BasisState:
     """θ and b with what a pass over the labels says of them.
 
     Attributes
     ----------
+    level : float
+        ξ; inf is least squares.
     gradient : ndarray of shape (p,)
         θ − Ψᵀ(ψ(r)/μ).
     balance : float
         Σ ψ(r)/μ.
-    loss, magnitude : float
-        Σ H_ξ(r)/μ and Σ |ψ(r)|/μ.
+    magnitude, loss : float
+        Σ |ψ(r)|/μ and Σ H_ξ(r)/μ.
     """
 
+    reduction: BlockReduction
+    problem: Problem
+    solution: Minimiser
+    level: float
     theta: Vector
     intercept: float
     residuals: Vector
     gradient: Vector
     balance: float
-    loss: float
     magnitude: float
+    loss: float
 
+    precise = False
+    least_gain = 0.5  # less than on rows: a correction is a pass over all labels
 
-def recover(
-    reduction: BlockReduction,
-    problem: Problem,
-    solution: Solution,
-    threshold: float,
-    centre: float,
-    *,
-    least_squares: bool = False,
-    minimiser: bool = True,
-) -> CertifiedFit:
-    """θ from a solution of the reduced problem, corrected against whole passes, certified.
+    @property
+    def v(self) -> Vector:
+        """Dual variables, shape (l,)."""
+        return self.solution.v
 
-    The coefficients of the fit are those of κ: prediction = κ(x) a + b.
-    """
-    gram, level = reduction.gram, np.inf if least_squares else threshold
-    factor = solution.factor
-    assert factor is None or isinstance(factor, FeatureFactor)
-    if factor is not None and factor.last is not None and factor.last[1] is solution.v:
-        theta = factor.last[0]
-    else:
-        theta = gram.pull(np.where(problem.active, solution.v, 0.0))
-    state = _look(gram, problem, theta, solution.intercept, level)
-    for _ in range(ROUNDS if minimiser and factor is not None else 0):
-        if float(np.linalg.norm(state.gradient)) <= SMALL * float(np.linalg.norm(state.theta)):
-            break
-        assert factor is not None
-        constant = state.balance if problem.fit_intercept else None
-        step, shift = factor.solve_primal(-state.gradient, constant)
-        better = _look(gram, problem, state.theta + step, state.intercept + shift, level)
-        if not _size(better, factor) < 0.5 * _size(state, factor):
-            state = min(state, better, key=lambda each: _size(each, factor))
-            break
-        state = better
-    largest = float(np.max(np.abs(state.residuals[problem.active])))
-    xi = max(threshold, largest) if least_squares else threshold
-    coefficients = reduction.features.to_functions(state.theta)
-    ended = replace(solution, intercept=state.intercept, fitted=_fitted(problem, state))
-    proof = _certificate(gram, problem, state, factor, xi, centre)
-    return CertifiedFit(coefficients, state.intercept, state.residuals, xi, ended, proof)
+    @property
+    def coefficients(self) -> Vector:
+        """a with prediction = κ(x) a + b, shape (p,)."""
+        return self.reduction.features.to_functions(self.theta)
 
+    @property
+    def error(self) -> float:
+        """How far from the minimum this is, in the units of θ."""
+        factor = self.solution.factor
+        unit = 1.0 if factor is None else np.sqrt(factor.total)
+        return float(np.linalg.norm(self.gradient)) + abs(self.balance) / unit
 
-def _fitted(problem: Problem, state: _State) -> Vector:
-    return problem.y - state.intercept - state.residuals
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to correct, or nothing to correct it with."""
+        left = float(np.linalg.norm(self.gradient))
+        small = SETTLED * float(np.linalg.norm(self.theta))
+        return self.solution.factor is None or left <= small
 
+    def corrected(self) -> BasisState:
+        """A Newton step on θ and b, by the factor of the last pattern."""
+        constant = self.balance if self.problem.fit_intercept else None
+        step, shift = self.solution.factor.solve_primal(-self.gradient, constant)
+        theta, b = self.theta + step, self.intercept + shift
+        return self.reduction.look(self.problem, self.solution, self.level, theta, b)
 
-def _size(state: _State, factor: FeatureFactor | None) -> float:
-    """How far from the minimum a state is, in the units of θ."""
-    unit = np.sqrt(factor.total) if factor is not None else 1.0
-    return float(np.linalg.norm(state.gradient)) + abs(state.balance) / unit
+    def choices(self) -> Iterator[BasisState]:
+        """Itself: b is corrected along with θ."""
+        yield self
 
+    def optimality(self, threshold: float, centre: float) -> Optimality:
+        """Duality gap and violation of the approximated problem, from θ and b.
 
-def _look(
-    gram: FeatureGram, problem: Problem, theta: Vector, intercept: float, level: float
-) -> _State:
-    """One pass: residuals and gradient at θ and b."""
-    weights = np.where(problem.active, 1.0 / problem.mu, 0.0)
-    shared = (gram.basis, gram.features.to_functions(theta), intercept, level)
-    residuals, (image, figures) = gram.rows.run(
-        residual_sums, shared, (problem.y, weights), gram.numbers
-    )
-    assert residuals is not None
-    gradient = theta - gram.features.from_functions(image)
-    balance, magnitude, loss = (float(figure) for figure in figures)
-    return _State(theta, intercept, residuals, gradient, balance, loss, magnitude)
+        With w = ψ(r)/μ as the dual point, g = θ − Ψᵀw and e = Σ w, which a shift of w along the
+        free labels (sum W, moment m) brings to zero,
 
+            gap = ½ |g + e m/W|² + ½ e²/W        in units of Φ = J/2λ,
 
-def _mean_diagonal(gram: FeatureGram, factor: FeatureFactor | None) -> float:
-    """The mean of Q_ii over the free labels: tr(H − I) = Σ Q_ii/μ_i."""
-    trace = 0.0
-    if factor is not None:
-        trace = float(np.sum(np.tril(factor.lower) ** 2)) - len(factor.lower)
-    # Beside the identity tiny features are lost.
-    return trace / factor.total if factor and trace > 0.0 else float(np.mean(gram.diagonal))
+        and stationarity is |g| beside Σ |Ψ_i|/μ_i: what labels that are all off by one to one
+        side would pull together.
+        """
+        problem, factor = self.problem, self.solution.factor
+        g, e = self.gradient, self.balance if problem.fit_intercept else 0.0
+        if e == 0.0:
+            gap = 0.5 * float(g @ g)
+        elif factor is not None and factor.total > 0.0:
+            shifted = g + e * factor.mean / factor.total
+            gap = 0.5 * float(shifted @ shifted) + 0.5 * e * e / factor.total
+        else:
+            # No label is free: Σ w is a sum of ±ξ/μ, and what is left over costs |b| each.
+            gap = 0.5 * float(g @ g) + abs(e) * float(np.max(np.abs(self.residuals)))
+        total = float(np.sum(1.0 / problem.mu[problem.active]))
+        digit = EPSILON * (self.magnitude + total * abs(centre))
+        length = np.sqrt(self._mean_diagonal())
+        return Optimality(
+            objective=2.0 * problem.alpha * (self.loss + 0.5 * float(self.theta @ self.theta)),
+            gap=2.0 * problem.alpha * gap,
+            violation=max(0.0, float(np.linalg.norm(g)) - 4.0 * digit * length),
+            rounding=digit * length,
+            unit=total * length,
+            balance=max(0.0, abs(e) - digit) / total,
+            scale=scale_of(problem.y[problem.active], threshold, problem.fit_intercept),
+        )
 
-
-def _certificate(
-    gram: FeatureGram,
-    problem: Problem,
-    state: _State,
-    factor: FeatureFactor | None,
-    threshold: float,
-    centre: float,
-) -> Certificate:
-    """Duality gap and KKT residual of the approximated problem, from θ and b.
-
-    With w = ψ(r)/μ as the dual point, g = θ − Ψᵀw and e = Σ w, which a shift of w along the
-    free labels (sum W, moment m) brings to zero,
-
-        gap = ½ |g + e m/W|² + ½ e²/W        in units of Φ = J/2λ,
-
-    and the KKT residual is |g| relative to Σ |Ψ_i|/μ_i times the scale of the labels: what they
-    would pull together if all were that far off to one side.
-    """
-    g, e = state.gradient, state.balance if problem.fit_intercept else 0.0
-    objective = state.loss + 0.5 * float(state.theta @ state.theta)
-    if e == 0.0:
-        gap = 0.5 * float(g @ g)
-    elif factor is not None and factor.total > 0.0:
-        shifted = g + e * factor.mean / factor.total
-        gap = 0.5 * float(shifted @ shifted) + 0.5 * e * e / factor.total
-    else:
-        # No label is free: Σ w is a sum of ±ξ/μ, and what is left over costs |b| each.
-        gap = 0.5 * float(g @ g) + abs(e) * float(np.max(np.abs(state.residuals)))
-    scale = scale_of(problem.y[problem.active], threshold, problem.fit_intercept)
-    total = float(np.sum(1.0 / problem.mu[problem.active]))
-    length = np.sqrt(_mean_diagonal(gram, factor))
-    pull = total * scale * length
-    rounding = EPSILON * (state.magnitude + total * abs(centre)) * length
-    if pull > 0.0:
-        violation = max(0.0, float(np.linalg.norm(g)) - 4.0 * rounding) / pull
-        digit = EPSILON * (state.magnitude + total * abs(centre))
-        balance = max(0.0, abs(e) - digit) / (total * scale)
-        kkt, allowed = max(violation, balance), rounding / pull
-    else:
-        kkt, allowed = (0.0 if not np.any(g) else np.inf), 0.0
-    relative = relative_gap(gap, objective)
-    return Certificate(2.0 * problem.alpha * objective, relative, kkt, allowed)
+    def _mean_diagonal(self) -> float:
+        """The mean of Q_ii over the free labels: tr(H − I) = Σ Q_ii/μ_i."""
+        factor, trace = self.solution.factor, 0.0
+        if factor is not None:
+            trace = float(np.sum(np.tril(factor.lower) ** 2)) - len(factor.lower)
+        # Beside the identity tiny features are lost.
+        if trace > 0.0:
+            return trace / factor.total
+        return float(np.mean(self.reduction.gram.diagonal))
