@@ -5,7 +5,7 @@
     python -m benchmarks.audit --large --engine dask
 
 The machine should be doing nothing else. Memory is that of the process itself; workers of a
-cluster are not counted.
+cluster are not counted. Data are generated; the seed is 0.
 """
 
 from __future__ import annotations
