@@ -217,7 +217,7 @@ BAD = [
     ({"removals": [0.0]}, ValueError, "removals"),
     ({"relevance": "yes"}, TypeError, "relevance"),
     ({"relevance": True, "gammas": [0.1]}, ValueError, "relevance"),
-    ({"scoring": "nonsense"}, ValueError, "nonsense"),
+    ({"scoring": "nonsense"}, ValueError, None),
 ]
 
 
