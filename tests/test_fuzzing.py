@@ -65,7 +65,7 @@ PLANTED = {
     GivesNan: "predict is NaN",
     GivesInfinity: "predict_interval is infinite",
     LosesTheKey: "KeyError: 'lost'",
-    Stumbles: "ValueError: operands could not be broadcast",
+    Stumbles: "ValueError: ",
     CannotFactorise: "LinAlgError: ",
     ProvesNothing: "duality_gap_ is too large, without a warning",
     ForgetsALabel: "label_quality_ is NaN",

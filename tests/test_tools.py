@@ -21,16 +21,14 @@ def tool(name):
     return module
 
 
-def test_kernels_that_are_not_loaded_or_cannot_run_are_left_out(monkeypatch):
+def test_kernels_that_are_not_loaded_or_cannot_run_are_left_out():
     cores = tool("cores")
     assert cores.obstacle("Nonesuch").endswith("would be used")
-    monkeypatch.setattr(cores, "PROBE", "import os; os.kill(os.getpid(), 4)")
-    assert cores.obstacle("Haswell") == "this processor cannot run it (SIGILL)"
-    monkeypatch.setattr(cores, "PROBE", "print('Haswell')")
-    assert cores.obstacle("haswell") is None
-    monkeypatch.setattr(cores, "PROBE", "1 / 0")
+    killed = cores.obstacle("Haswell", "import os; os.kill(os.getpid(), 4)")
+    assert killed == "this processor cannot run it (SIGILL)"
+    assert cores.obstacle("haswell", "print('Haswell')") is None
     with pytest.raises(SystemExit, match="Haswell: no product was possible"):
-        cores.obstacle("Haswell")
+        cores.obstacle("Haswell", "1 / 0")
 
 
 def test_the_tests_of_the_mathematics_are_there():

@@ -40,10 +40,10 @@ def environment(core: str) -> dict[str, str]:
     return {"OPENBLAS_NUM_THREADS": "1", **os.environ, "OPENBLAS_CORETYPE": core}
 
 
-def obstacle(core: str) -> str | None:
+def obstacle(core: str, probe: str = PROBE) -> str | None:
     """Why tests with these kernels would say nothing, if so."""
     done = subprocess.run(
-        [sys.executable, "-c", PROBE], env=environment(core), capture_output=True, text=True
+        [sys.executable, "-c", probe], env=environment(core), capture_output=True, text=True
     )
     if done.returncode < 0:
         return f"this processor cannot run it ({signal.Signals(-done.returncode).name})"

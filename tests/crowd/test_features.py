@@ -632,7 +632,7 @@ def test_any_number_of_threads_gives_the_same_rows(tmp_path, rng, monkeypatch, t
 def test_an_error_in_a_thread_is_not_lost(tmp_path, rng, three_threads):
     _, images = walker_frames(rng, 3, np.ones(3))
     frames = write_pngs(tmp_path / "frames", images)
-    with pytest.raises(IndexError, match="did not match"):
+    with pytest.raises(IndexError):
         wrong = Backgrounds(np.array([1.0]), [np.zeros((9, 9, 3), np.uint8)])
         describe_frames(frames, make_scene(60, 80), wrong, silent)
 

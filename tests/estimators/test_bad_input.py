@@ -49,11 +49,12 @@ PARAMETERS = [
 ]
 
 nan, inf = np.nan, np.inf
+# None: said by scikit-learn, in its words.
 DATA = [
     ((X, np.full(12, nan)), {}, ValueError, "at least one label"),
-    ((X, np.where(np.arange(12) == 3, inf, Y)), {}, ValueError, "infinity"),
-    ((np.where(np.arange(24).reshape(12, 2) == 3, nan, X), Y), {}, ValueError, "NaN"),
-    ((np.where(np.arange(24).reshape(12, 2) == 3, inf, X), Y), {}, ValueError, "infinity"),
+    ((X, np.where(np.arange(12) == 3, inf, Y)), {}, ValueError, None),
+    ((np.where(np.arange(24).reshape(12, 2) == 3, nan, X), Y), {}, ValueError, None),
+    ((np.where(np.arange(24).reshape(12, 2) == 3, inf, X), Y), {}, ValueError, None),
     ((X, Y[:5]), {}, ValueError, "12 rows but y has 5"),
     ((X, None), {}, ValueError, "y"),
     ((X, ["a", "b"] * 6), {}, ValueError, "y must hold numbers.*use HLClassifier"),
@@ -70,7 +71,7 @@ DATA = [
     ((X, Y), {"kernel": "precomputed"}, ValueError, "square"),
     ((np.arange(144.0).reshape(12, 12), Y), {"kernel": "precomputed"}, ValueError, "symmetric"),
     ((1 - np.eye(12), Y), {"kernel": "precomputed"}, ValueError, "positive semi-definite"),
-    ((sparse.csr_array(X), Y), {}, TypeError, "dense"),
+    ((sparse.csr_array(X), Y), {}, TypeError, None),
     ((X, Y), {"manifold": 1.0, "graph": np.eye(5)}, ValueError, "callable"),
     ((X, Y), {"manifold": 1.0, "graph": np.triu(np.ones((12, 12)))}, ValueError, "symmetric"),
     ((X, Y), {"manifold": 1.0, "graph": -np.ones((12, 12))}, ValueError, "not be negative"),

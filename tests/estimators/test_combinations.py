@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from activehuber import HLRegressor, View
+from tests.pairwise import crossed
 
 VIEWS = {
     "single": {},
@@ -40,10 +41,7 @@ def problem(targets):
     return X, np.stack([y, other], axis=1)
 
 
-@pytest.mark.parametrize("views", VIEWS)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("targets", [1, 2])
-@pytest.mark.parametrize("manifold", [0.0, 1e-2])
+@crossed(views=VIEWS, mode=MODES, targets=[1, 2], manifold=[0.0, 1e-2])
 def test_combination(views, mode, targets, manifold):
     X, y = problem(targets)
     params = {

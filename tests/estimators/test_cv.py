@@ -27,8 +27,17 @@ from activehuber.selection.search import CLASS_RIDGES, RIDGES, WIDTH_FACTORS
 
 # Some checks fit a dozen random labels: that more than a third of them go is right to say.
 @pytest.mark.filterwarnings("ignore:.*labels were removed:UserWarning")
-@parametrize_with_checks([HLRegressorCV(), HLClassifierCV()])
+@parametrize_with_checks(
+    [HLRegressorCV(kernels=["rbf"], alphas=[1e-3, 1e-2]), HLClassifierCV()]
+)
 def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*labels were removed:UserWarning")
+@parametrize_with_checks([HLRegressorCV()])
+def test_scikit_learn_with_the_default_search(estimator, check):
     check(estimator)
 
 
@@ -208,7 +217,7 @@ BAD = [
     ({"removals": [0.0]}, ValueError, "removals"),
     ({"relevance": "yes"}, TypeError, "relevance"),
     ({"relevance": True, "gammas": [0.1]}, ValueError, "relevance"),
-    ({"scoring": "nonsense"}, ValueError, "nonsense"),
+    ({"scoring": "nonsense"}, ValueError, None),
 ]
 
 

@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from activehuber import HLRegressor
 from tests import oracles
+from tests.pairwise import crossed
 
 GAMMA = 0.4
 MODES = (0.15, np.inf, "refine")
@@ -57,10 +58,12 @@ def check_certificates(model, K, y, alpha, manifold=0.0, M=None, intercept=True)
     return rounding
 
 
-@pytest.mark.parametrize("kernel", [*oracles.KERNELS, "precomputed"])
-@pytest.mark.parametrize("supervised", [True, False])
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("mode", MODES)
+@crossed(
+    kernel=[*oracles.KERNELS, "precomputed"],
+    supervised=[True, False],
+    intercept=[True, False],
+    mode=MODES,
+)
 def test_certificates_and_objective(kernel, supervised, intercept, mode):
     X, y = problem(3, 36, supervised)
     alpha, manifold = 1e-3, 0.0 if supervised else 1e-2
@@ -110,11 +113,13 @@ def hard(kind, n=40):
 
 
 @pytest.mark.filterwarnings("ignore:.* labels were removed:UserWarning")
-@pytest.mark.parametrize("kind", HARD)
-@pytest.mark.parametrize("kernel", oracles.KERNELS)
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("manifold", [0.0, 1e-4])
-@pytest.mark.parametrize("alpha", [1e-10, 1e-3])
+@crossed(
+    kind=HARD,
+    kernel=oracles.KERNELS,
+    intercept=[True, False],
+    manifold=[0.0, 1e-4],
+    alpha=[1e-10, 1e-3],
+)
 def test_hard_problems_are_certified(kind, kernel, intercept, manifold, alpha):
     X, y = hard(kind)
     for mode in (1e-6, 0.15, np.inf, "refine", "adaptive"):

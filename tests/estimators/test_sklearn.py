@@ -136,7 +136,7 @@ def test_frames(frame):
     np.testing.assert_array_equal(
         model.predict(make(columns)), HLRegressor().fit(X, y).predict(X)
     )
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(ValueError):
         model.predict(make({"b": X[:, 1], "a": X[:, 0]}))
 
 

@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from activehuber import HLRegressor, LabelledKFold, View
 from activehuber.problem import smoothing
 from tests import oracles
+from tests.pairwise import crossed
 
 GAMMA = 0.3
 KINDS = ("linear", "rbf", "poly", "laplacian", "rbf", "linear")
@@ -178,9 +179,7 @@ def test_strong_coupling_stays_exact(alpha, agreement, manifold):
         assert model.duality_gap_ <= 1e-9 and model.kkt_residual_ <= 1e-8
 
 
-@pytest.mark.parametrize("kernel", oracles.KERNELS)
-@pytest.mark.parametrize("mode", [0.2, "refine", "adaptive"])
-@pytest.mark.parametrize("manifold", [0.0, 1e-2])
+@crossed(kernel=oracles.KERNELS, mode=[0.2, "refine", "adaptive"], manifold=[0.0, 1e-2])
 def test_one_view_is_the_single_kernel_bit_for_bit(kernel, mode, manifold):
     X, y, *_ = oracles.curve(60, 1)
     y[40:] = np.nan
@@ -274,7 +273,9 @@ def test_learnt_weights_belong_to_the_labels_in_use(mode):
 
 
 @pytest.mark.parametrize("agreement", [0.0, 1e-6, 1e-3, 1e-1])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+)
 def test_learnt_weights_beat_a_scan(agreement, seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 5))

@@ -13,6 +13,7 @@ from activehuber.kernels.feature_maps import landmarks, waves
 from activehuber.kernels.kernel import Kernel
 from activehuber.operators import features as block_gram
 from tests import oracles
+from tests.pairwise import crossed
 
 MODES = {
     "fixed": {"threshold": 0.3},
@@ -63,9 +64,7 @@ def parameters(extra, mode):
 # --- the exact fit is the limit ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("targets", [1, 2])
+@crossed(extra=EXTRAS, mode=MODES, targets=[1, 2])
 def test_all_landmarks_give_the_exact_fit(extra, mode, targets):
     X, y = problem(targets=targets)
     params = parameters(extra, mode)

@@ -17,6 +17,7 @@ from activehuber.solver.leave_one_out import (
     units,
 )
 from tests import oracles
+from tests.pairwise import crossed
 
 # --- the closed form itself, with weights -------------------------------------------------
 
@@ -217,10 +218,12 @@ def refits(K, M, y, xi, alpha, manifold, intercept):
     return residuals, states
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("manifold", [0.0, 1e-2])
-@pytest.mark.parametrize("xi", [0.6, np.inf])
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
+@crossed(
+    intercept=[True, False],
+    manifold=[0.0, 1e-2],
+    xi=[0.6, np.inf],
+    kernel=["rbf", "laplacian", "linear"],
+)
 def test_closed_form_equals_refits(kernel, intercept, manifold, xi):
     X, y, *_ = oracles.curve(50, 12)
     y[40:] = np.nan

@@ -14,6 +14,7 @@ from activehuber.problem.problem import Problem
 from activehuber.solver import free_inverse, newton
 from activehuber.solver import path as path_module
 from tests.oracles import curve, gram, kkt, objective
+from tests.pairwise import crossed
 
 GAP, KKT = 1e-9, 1e-8
 
@@ -550,11 +551,13 @@ def data(variant, manifold):
     return X, y
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("manifold", [0.0, 1e-2])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("variant", ["plain", "duplicates", "constant", "ties"])
+@crossed(
+    kernel=["rbf", "laplacian", "linear"],
+    intercept=[True, False],
+    manifold=[0.0, 1e-2],
+    weighted=[False, True],
+    variant=["plain", "duplicates", "constant", "ties"],
+)
 def test_certified_between_breakpoints(kernel, intercept, manifold, weighted, variant, rng):
     X, y = data(variant, manifold)
     weights = rng.uniform(0.3, 2.0, len(y)) if weighted else None

@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 
 from activehuber import HLRegressor
 from tests import oracles
+from tests.pairwise import crossed
 
 MODES = (0.2, np.inf, "refine", "adaptive")
 
 
-@pytest.mark.parametrize("kernel", oracles.KERNELS)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("intercept", [True, False])
+@crossed(kernel=oracles.KERNELS, mode=MODES, intercept=[True, False])
 def test_weights_are_repetitions(kernel, mode, intercept, rng):
     X, y, *_ = oracles.curve(45, 1)
     weights = rng.integers(0, 4, 45)
