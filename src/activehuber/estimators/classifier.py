@@ -156,32 +156,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         random_state=None,
         noise_rates=None,
     ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.views = views
-        self.view_weights = view_weights
-        self.alpha = alpha
-        self.manifold = manifold
-        self.agreement = agreement
-        self.graph = graph
-        self.n_neighbors = n_neighbors
-        self.threshold = threshold
-        self.removal = removal
-        self.n_refinements = n_refinements
-        self.threshold_step = threshold_step
-        self.algorithm = algorithm
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
-        self.approximation = approximation
-        self.n_components = n_components
-        self.block_size = block_size
-        self.random_state = random_state
-        self.noise_rates = noise_rates
+        self._keep(locals())
 
     def fit(self, X, y, sample_weight=None, trusted=None):
         """Fit the model.

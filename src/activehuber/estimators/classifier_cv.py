@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import get_scorer
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.validation import check_consistent_length
 
 from activehuber._typing import Vector
-from activehuber.data.rows import Rows
 from activehuber.estimators.classifier import HLClassifier, code_labels
-from activehuber.estimators.inputs import checked_rows
 from activehuber.estimators.parameter_search import (
     HANDED_ON,
     ParameterSearch,
+    TrainingRows,
     fits_on,
     splits_of,
 )
-from activehuber.fitting import validation as check
 from activehuber.fitting.complaints import MANY_REMOVED
 from activehuber.fitting.settings import Data, Settings
 from activehuber.labels.noise_rates import clean_losses
@@ -102,80 +98,7 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
         n_components=1000,
         block_size="auto",
     ):
-        self.kernels = kernels
-        self.gammas = gammas
-        self.alphas = alphas
-        self.manifolds = manifolds
-        self.cv = cv
-        self.scoring = scoring
-        self.relevance = relevance
-        self.standardize = standardize
-        self.removal = removal
-        self.noise_rates = noise_rates
-        self.views = views
-        self.view_weights = view_weights
-        self.agreement = agreement
-        self.graph = graph
-        self.n_neighbors = n_neighbors
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-        self.approximation = approximation
-        self.n_components = n_components
-        self.block_size = block_size
-
-    def fit(self, X, y, sample_weight=None, trusted=None):
-        """Choose parameters and fit with them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Classes of any values; NaN, None or pandas.NA where there is no label.
-        sample_weight : array-like of shape (n_samples,), default=None
-        trusted : array-like of shape (n_samples,), bool, default=None
-            Labels that must not be removed.
-
-        Returns
-        -------
-        self : HLClassifierCV
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLClassifierCV
-        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
-        >>> y = np.repeat(["left", "right"], 20)
-        >>> HLClassifierCV().fit(X, y).classes_.tolist()
-        ['left', 'right']
-        """
-        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
-        draft = copy.copy(self)
-        X, y = checked_rows(X, y, draft)
-        if isinstance(X, Rows):
-            draft._number_views(X)
-        draft.classes_, codes = code_labels(y, sample_weight)
-        check_consistent_length(X, codes)
-        seen = draft._search(X, codes, y, sample_weight, trusted)
-        draft.best_estimator_ = draft._estimator(draft.best_params_)
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            draft.best_estimator_.fit(seen, y, sample_weight, trusted)
-        asked = self.cv is None and self.approximation is None
-        if asked and not draft._dropping_helps(seen, y, sample_weight, trusted):
-            # What was said of a fit that is not handed out would mislead.
-            draft.best_params_ = draft.best_params_ | {"threshold": np.inf}
-            draft.best_estimator_ = draft._estimator(draft.best_params_)
-            draft.best_estimator_.fit(seen, y, sample_weight, trusted)
-        else:
-            for each in said:
-                warnings.warn(each.message, each.category, stacklevel=2)
-        draft.relevance_ = draft._relevance()
-        draft.views = self.views
-        self.__dict__ = draft.__dict__
-        return self
+        self._keep(locals())
 
     # The mixin's, which refuses missing labels, would come first.
     score = ParameterSearch.score
@@ -236,37 +159,54 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
         handed = {name: getattr(self, name) for name in (*HANDED_ON, "removal", "noise_rates")}
         return HLClassifier(**handed | params)
 
-    def _dropping_helps(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> bool:
+    def _read_labels(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray]:
+        """Labels as they are, and the codes that the kernel fit sees."""
+        self.classes_, codes = code_labels(y, sample_weight)
+        check_consistent_length(X, codes)
+        return y, codes
+
+    def _fit_best(self, given: TrainingRows) -> None:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            self.best_estimator_ = given.fit(self._estimator(self.best_params_))
+        asked = self.cv is None and self.approximation is None
+        if asked and not self._dropping_helps(given):
+            # What was said of a fit that is not handed out would mislead.
+            self.best_params_ = self.best_params_ | {"threshold": np.inf}
+            self.best_estimator_ = given.fit(self._estimator(self.best_params_))
+        else:
+            for each in said:
+                warnings.warn(each.message, each.category, stacklevel=3)
+
+    def _dropping_helps(self, given: TrainingRows) -> bool:
         """Whether labels held out are predicted no worse if labels are dropped from the rest.
 
         The classifier asks leave-one-out values, but of a fit whose dropped labels were chosen
         with all labels in view. Where more are dropped than can be right, predictions must be
         better by a standard error. True if nothing was dropped or folds cannot be made.
         """
-        classes, codes = code_labels(y, sample_weight)
-        weights = check.check_weights(sample_weight, codes.reshape(len(codes), -1))
+        codes, removed = given.target, self.best_estimator_.removed_
         counts = [int(np.sum(codes == code)) for code in (-1.0, 1.0)]
-        removed = self.best_estimator_.removed_
-        few = len(classes) > 2 or min(counts) < 2 or self._is_precomputed()
+        few = len(self.classes_) > 2 or min(counts) < 2 or self._is_precomputed()
         if few or not np.any(removed):
             return True
         folds = StratifiedKFold(
             min(FOLDS, *counts), shuffle=True, random_state=self.random_state
         )
-        splits = splits_of(folds, X, y, classes=True)
+        splits = splits_of(folds, given, classes=True)
         rates = self.best_estimator_.noise_rates_ or (0.0, 0.0)
-        given = ~np.isnan(codes)
+        labelled = ~np.isnan(codes)
         losses = []
         for params in (self.best_params_ | {"threshold": np.inf}, self.best_params_):
             decision = np.empty(len(codes))
             with warnings.catch_warnings():
                 # These fits are not handed out; what is wrong with the one that is, it says.
                 warnings.simplefilter("ignore", UserWarning)
-                fits = fits_on(self._estimator(params), X, y, weights, trusted, splits)
-                for (_, test), (model, part, *_) in zip(splits, fits, strict=True):
-                    decision[test] = model.decision_function(part)
-            losses.append(clean_losses(codes[given], decision[given], rates))
-        weights, removed = weights[given], removed[given]
+                fits = fits_on(self._estimator(params), given, splits)
+                for (_, test), (model, part) in zip(splits, fits, strict=True):
+                    decision[test] = model.decision_function(part.X)
+            losses.append(clean_losses(codes[labelled], decision[labelled], rates))
+        weights, removed = given.weights[labelled], removed[labelled]
         gain, error = _mean_and_error(losses[0] - losses[1], weights)
         many = np.sum(weights[removed]) > MANY_REMOVED * np.sum(weights)
         return gain >= (error if many else 0.0)
@@ -281,14 +221,6 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         raise ValueError("HLClassifierCV takes a scorer only together with cv, such as cv=5")
-
-    def _judge_part(self, model: Any, X: Any, y: Any, weights: Vector) -> Any:
-        if self.scoring != "robust":
-            return float(get_scorer(self.scoring)(model, X, y))
-        return float(model.score(X, y, weights))
-
-    def _scores_of(self, runs: list[list[Any]]) -> Vector:
-        return np.array([np.mean(run) for run in runs])
 
 
 def _mean_and_error(values: Vector, weights: Vector) -> tuple[float, float]:

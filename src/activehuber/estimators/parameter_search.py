@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, clone
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.preprocessing import StandardScaler
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from activehuber._typing import Vector
 from activehuber.data.rows import Rows, threads_for
-from activehuber.estimators.inputs import is_streamed, new_rows, scored_rows
+from activehuber.estimators.inputs import checked_rows, is_streamed, new_rows, scored_rows
 from activehuber.estimators.parameters import SELECTION_LABELS, ViewParameters, prepared
 from activehuber.estimators.prediction import parts_of
 from activehuber.estimators.regressor import HLRegressor
@@ -30,7 +30,7 @@ from activehuber.selection.candidates import WIDTH_KERNELS, Point
 from activehuber.selection.scoring import Mode
 from activehuber.selection.search import RIDGES, WIDTH_FACTORS, Plan, SearchResult, grid_points
 from activehuber.selection.tuning import check_enough_labels, family_of
-from activehuber.views import View, check_views, resolve_columns, view_names
+from activehuber.views import View, check_views, resolve_columns
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
@@ -47,29 +47,54 @@ HANDED_ON = (
 )
 
 
-def _silent(line: str) -> None:
-    """Report nothing."""
+@dataclass(frozen=True)
+class TrainingRows:
+    """What the fit of a search was given.
+
+    Attributes
+    ----------
+    X : array, data frame or Rows
+    y : array-like of shape (n,)
+    target : ndarray of shape (n,) or (n, n_classes)
+        What the kernel fit sees: y, or its codes.
+    sample_weight : ndarray of shape (n,) or None
+    trusted : array-like of shape (n,), bool, or None
+    """
+
+    X: Any
+    y: Any
+    target: np.ndarray
+    sample_weight: Vector | None
+    trusted: Any
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    @property
+    def weights(self) -> Vector:
+        """Sample weights; ones if none were given."""
+        return np.ones(len(self)) if self.sample_weight is None else self.sample_weight
+
+    def take(self, rows: np.ndarray) -> TrainingRows:
+        """Some of them, in memory."""
+        return TrainingRows(
+            self.X.take(rows) if isinstance(self.X, Rows) else _safe_indexing(self.X, rows),
+            _safe_indexing(self.y, rows),
+            self.target[rows],
+            None if self.sample_weight is None else self.sample_weight[rows],
+            None if self.trusted is None else np.asarray(self.trusted)[rows],
+        )
+
+    def fit(self, model: Any) -> Any:
+        """Fit a model to them."""
+        return model.fit(self.X, self.y, self.sample_weight, self.trusted)
 
 
 class ParameterSearch(ViewParameters):
     """What both searches share: checks, the scaler, the grid, the record."""
 
-    best_estimator_: Any
     best_params_: dict[str, Any]
-    scaler_: StandardScaler | None
-    kernels: Any
-    gammas: Any
-    alphas: Any
-    manifolds: Any
-    cv: Any
-    scoring: Any
-    relevance: Any
-    standardize: Any
-    random_state: Any
-    verbose: Any
-    approximation: Any
-    n_components: Any
-    block_size: Any
+    # To look at first.
     _ridges: tuple[float, ...] = RIDGES
 
     def __getattr__(self, name: str) -> Any:
@@ -83,6 +108,51 @@ class ParameterSearch(ViewParameters):
         kernels = self.kernels
         several = isinstance(kernels, (list, tuple, np.ndarray))
         return self.views is None and several and tuple(kernels) == ("precomputed",)
+
+    def fit(self, X, y, sample_weight=None, trusted=None):
+        """Choose parameters and fit with them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels, NaN where there is none; classes of any values, NaN, None or pandas.NA
+            where there is no label.
+        sample_weight : array-like of shape (n_samples,), default=None
+        trusted : array-like of shape (n_samples,), bool, default=None
+            Labels that must not be removed.
+
+        Returns
+        -------
+        self : HLRegressorCV or HLClassifierCV
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifierCV, HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> search = HLRegressorCV(kernels=["rbf"], gammas=[1.0], alphas=[1e-4, 1e-2]).fit(X, y)
+        >>> search.best_params_["kernel"]
+        'rbf'
+        >>> HLClassifierCV().fit(X, np.where(X.ravel() < 3, "left", "right")).classes_.tolist()
+        ['left', 'right']
+        """
+        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
+        draft = copy.copy(self)
+        X, y = checked_rows(X, y, draft)
+        if isinstance(X, Rows):
+            draft.views = _numbered(self.views, X)
+        y, target = draft._read_labels(X, y, sample_weight)
+        given = draft._checked(TrainingRows(X, y, target, sample_weight, trusted))
+        draft._looked_at = np.arange(len(given))
+        choose = draft._choose if self.approximation is None else draft._choose_on_some
+        draft.best_params_ = choose(given)
+        draft._fit_best(given)
+        draft.relevance_ = draft._relevance()
+        draft.views = self.views
+        self.__dict__ = draft.__dict__
+        return self
 
     def predict(self, X):
         """Predict with the best estimator.
@@ -136,20 +206,6 @@ class ParameterSearch(ViewParameters):
         seen = self._scaled(X)
         return self.best_estimator_.score(seen, y, sample_weight)
 
-    def _number_views(self, rows: Rows) -> None:
-        """Views of named columns as views of numbers: the few rows looked at have no names."""
-        if self.views is None:
-            return
-        check_views(self.views)
-        names, numbered = rows.names, []
-        for name, view in zip(view_names(self.views), self.views, strict=True):
-            mine = copy.deepcopy(view)
-            mine.columns = resolve_columns(
-                view, name, rows, None if names is None else np.array(names), rows.n_features
-            )
-            numbered.append(mine)
-        self.views = numbered
-
     def _scaled(self, X: Any) -> Any:
         check_is_fitted(self)
         if self.approximation is not None and is_streamed(X):
@@ -201,81 +257,55 @@ class ParameterSearch(ViewParameters):
                 f'{self.kernels!r}; use kernels=("linear",)'
             )
 
-    def _report(self) -> Callable[[str], Any]:
-        return (lambda line: print(f"[activehuber] {line}")) if self.verbose else _silent
-
-    def _search(self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any) -> Any:
-        """Choose parameters; returns X as the estimator is to see it.
-
-        Parameters
-        ----------
-        target : ndarray
-            What the kernel fit sees: y, or its codes.
-        """
+    def _checked(self, given: TrainingRows) -> TrainingRows:
+        """The same as the estimator is to see it: weights as an array, X standardised."""
         self._check_parameters()
-        target = check.check_labels(target, len(target))
-        if sample_weight is not None:
-            columns = target.reshape(len(target), -1)
-            sample_weight = check.check_weights(sample_weight, columns)
-        self.scaler_ = None
-        self._looked_at = np.arange(len(target))
+        target, weights = check.check_labels(given.target, len(given)), given.sample_weight
+        if weights is not None:
+            weights = check.check_weights(weights, target.reshape(len(given), -1))
+        self.scaler_, X = None, given.X
         if not isinstance(X, Rows):
             seen = check.checked_features(self, X)
             if self.standardize:
-                self.scaler_ = StandardScaler().fit(seen, sample_weight=sample_weight)
+                self.scaler_ = StandardScaler().fit(seen, sample_weight=weights)
                 X = self.scaler_.transform(seen)
         elif self.standardize:
             raise ValueError("standardize=True needs X in memory; standardise it beforehand")
-        if self.approximation is None:
-            self._choose(X, target, y, sample_weight, trusted)
-        else:
-            self._choose_on_some(X, target, y, sample_weight, trusted)
-        return X
+        return replace(given, X=X, target=target, sample_weight=weights)
 
-    def _choose_on_some(
-        self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any
-    ) -> None:
+    def _choose_on_some(self, given: TrainingRows) -> dict[str, Any]:
         """Parameters from a few labels; the ridge 2Sλ is noise over signal and stays."""
-        weights = np.ones(len(target)) if sample_weight is None else sample_weight
-        given = ~np.isnan(target.reshape(len(target), -1)[:, 0])
-        labelled = np.flatnonzero(given & (weights > 0.0))
+        weights = given.weights
+        missing = np.isnan(given.target.reshape(len(given), -1)[:, 0])
+        labelled = np.flatnonzero(~missing & (weights > 0.0))
         rng = np.random.default_rng(self.random_state)
-        rows = labelled[drawn(len(labelled), SELECTION_LABELS, rng)]
-        self._looked_at = rows
-        some = X.take(rows) if isinstance(X, Rows) else _safe_indexing(X, rows)
-        mask = None if trusted is None else np.asarray(trusted)[rows]
-        part = None if sample_weight is None else weights[rows]
-        self._choose(some, target[rows], _safe_indexing(y, rows), part, mask)
-        share = float(weights[rows].sum() / weights[labelled].sum())
-        self.best_params_ = {
-            **self.best_params_,
-            "alpha": share * self.best_params_["alpha"],
-            "approximation": self.approximation,
-            "n_components": self.n_components,
-            "block_size": self.block_size,
-            "random_state": self.random_state,
-        }
+        self._looked_at = labelled[drawn(len(labelled), SELECTION_LABELS, rng)]
+        best = self._choose(given.take(self._looked_at))
+        share = float(weights[self._looked_at].sum() / weights[labelled].sum())
+        names = ("approximation", "n_components", "block_size", "random_state")
+        handed = {name: getattr(self, name) for name in names}
+        return {**best, "alpha": share * best["alpha"], **handed}
 
-    def _choose(self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any) -> None:
+    def _choose(self, given: TrainingRows) -> dict[str, Any]:
         """`best_params_` by exact fits."""
-        with threads_for(len(target)):
-            self.best_params_ = self._best_params(X, target, y, sample_weight, trusted)
-
-    def _best_params(
-        self, X: Any, target: Any, y: Any, sample_weight: Any, trusted: Any
-    ) -> dict[str, Any]:
-        settings = []
-        for params in self._candidates():
-            resolved, data = prepared(HLRegressor(**params), X, target, sample_weight, trusted)
-            settings.append(resolved)
-        plain = type(self).__name__.removesuffix("CV")
-        check_enough_labels(data, f"give the parameters to {plain}")
-        if self.cv is None and self.scoring == "robust":
-            return self._in_closed_form(settings, data)
-        if self.cv is None:
-            return self._by_scorer(settings, data)
-        grid = self._grid(settings, data)
-        return self._by_splits(grid, X, y, sample_weight, trusted)
+        with threads_for(len(given)):
+            settings = []
+            for params in self._candidates():
+                resolved, data = prepared(
+                    HLRegressor(**params),
+                    given.X,
+                    given.target,
+                    given.sample_weight,
+                    given.trusted,
+                )
+                settings.append(resolved)
+            plain = type(self).__name__.removesuffix("CV")
+            check_enough_labels(data, f"give the parameters to {plain}")
+            if self.cv is None and self.scoring == "robust":
+                return self._in_closed_form(settings, data)
+            if self.cv is None:
+                return self._by_scorer(settings, data)
+            return self._by_splits(self._grid(settings, data), given)
 
     def _candidates(self) -> list[dict[str, Any]]:
         """Parameters of one kernel fit a kernel."""
@@ -300,28 +330,27 @@ class ParameterSearch(ViewParameters):
             relevance=bool(self.relevance),
             removals=removals,
             random_state=int(self.random_state),
-            report=self._report(),
+            report=_print if self.verbose else _print_nothing,
         )
 
-    def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _by_splits(
-        self, grid: list[dict[str, Any]], X: Any, y: Any, sample_weight: Any, trusted: Any
-    ) -> dict[str, Any]:
+    def _by_splits(self, grid: list[dict[str, Any]], given: TrainingRows) -> dict[str, Any]:
         """The grid alone, every point fitted on every training part."""
-        splits = splits_of(self.cv, X, y, classes=isinstance(self, ClassifierMixin))
+        splits = splits_of(self.cv, given, classes=isinstance(self, ClassifierMixin))
         runs = []
         for params in grid:
-            fits = fits_on(self._estimator(params), X, y, sample_weight, trusted, splits)
+            fits = fits_on(self._estimator(params), given, splits)
             runs.append([self._judge_part(*fit) for fit in fits])
-        scores = self._scores_of(runs)
-        self._tabulate(grid, scores, ["split"] * len(grid))
-        self.best_score_ = float(np.max(scores))
-        return grid[int(np.argmax(scores))]
+        return self._best_of(grid, self._scores_of(runs), "split")
+
+    def _judge_part(self, model: Any, part: TrainingRows) -> Any:
+        """What a test part says of a model."""
+        if self.scoring != "robust":
+            return float(get_scorer(self.scoring)(model, part.X, part.y))
+        return float(model.score(part.X, part.y, part.weights))
+
+    def _scores_of(self, runs: list[list[Any]]) -> Vector:
+        """The score of each point, from what its test parts say."""
+        return np.array([np.mean(run) for run in runs])
 
     def _grid(self, settings: list[Settings], data: Data) -> list[dict[str, Any]]:
         """Parameters of the grid as the estimator takes them."""
@@ -341,6 +370,12 @@ class ParameterSearch(ViewParameters):
         ]
         scores = np.array([trial.score for trial in choice.trials])
         self._tabulate(lines, scores, [trial.stage for trial in choice.trials])
+
+    def _best_of(self, lines: list[dict], scores: Vector, stage: str) -> dict[str, Any]:
+        """Parameters with the best score; all are recorded."""
+        self._tabulate(lines, scores, [stage] * len(lines))
+        self.best_score_ = float(np.max(scores))
+        return lines[int(np.argmax(scores))]
 
     def _tabulate(self, lines: list[dict], scores: Vector, stages: list[str]) -> None:
         names = sorted({name for line in lines for name in line})
@@ -376,14 +411,12 @@ class ParameterSearch(ViewParameters):
             shares = np.sqrt([part.share for part in point.family.parts])
             return {"views": views, "view_weights": shares, **out}
         if self.views is None:
-            return {"kernel": self._kernel_named(point.family.name), "gamma": widths[0], **out}
+            kernel = next(k for k in self.kernels if str(k) == point.family.name)
+            return {"kernel": kernel, "gamma": widths[0], **out}
         views = [copy.deepcopy(view) for view in self.views]
         for view, width in zip(views, widths, strict=True):
             view.set_params(gamma=width)
         return {"views": views, **out}
-
-    def _kernel_named(self, name: str) -> Any:
-        return next(kernel for kernel in self.kernels if str(kernel) == name)
 
     def _relevance(self) -> Vector | list[Vector]:
         """How much each feature counts, summing to one: γ_j times its spread."""
@@ -407,6 +440,26 @@ class ParameterSearch(ViewParameters):
         return np.average(shares, axis=0, weights=moves if moves.sum() > 0.0 else None)
 
 
+def _print(line: str) -> None:
+    print(f"[activehuber] {line}")
+
+
+def _print_nothing(line: str) -> None:
+    """For those who want no report."""
+
+
+def _numbered(views: Any, rows: Rows) -> Any:
+    """Views of named columns as views of numbers: the few rows looked at have no names."""
+    if views is None:
+        return None
+    names = None if rows.names is None else np.array(rows.names)
+    numbered = []
+    for name, view in zip(check_views(views), views, strict=True):
+        numbered.append(copy.deepcopy(view))
+        numbered[-1].columns = resolve_columns(view, name, rows, names, rows.n_features)
+    return numbered
+
+
 def mode_parameters(mode: Mode) -> dict[str, Any]:
     """Parameters of the regressor for a mode."""
     if mode.removal is None:
@@ -414,8 +467,9 @@ def mode_parameters(mode: Mode) -> dict[str, Any]:
     return {"threshold": "adaptive", "removal": mode.removal}
 
 
-def splits_of(cv: Any, X: Any, y: Any, *, classes: bool) -> Splits:
+def splits_of(cv: Any, given: TrainingRows, *, classes: bool) -> Splits:
     """Pairs of (train, test) rows; unlabelled rows are in every training part."""
+    X, y = given.X, given.y
     missing = np.asarray(is_missing(y).reshape(len(y), -1).all(axis=1))
     labelled = np.flatnonzero(~missing)
     target = class_numbers(y, labelled) if classes else np.asarray(y, dtype=float)[labelled]
@@ -443,15 +497,8 @@ def _given_splits(cv: Any, n_rows: int) -> Splits:
 
 
 def fits_on(
-    model: Any, X: Any, y: Any, sample_weight: Any, trusted: Any, splits: Splits
-) -> Iterable[tuple[Any, Any, Any, Vector]]:
-    """For each split the model fitted on its training part, and X, y, weights of the rest."""
-    weights = np.ones(len(y)) if sample_weight is None else sample_weight
+    model: Any, given: TrainingRows, splits: Splits
+) -> Iterator[tuple[Any, TrainingRows]]:
+    """For each split the model fitted on its training part, and the rest."""
     for train, test in splits:
-        fitted = copy.deepcopy(model).fit(
-            _safe_indexing(X, train),
-            _safe_indexing(y, train),
-            None if sample_weight is None else weights[train],
-            None if trusted is None else np.asarray(trusted)[train],
-        )
-        yield fitted, _safe_indexing(X, test), _safe_indexing(y, test), weights[test]
+        yield given.take(train).fit(clone(model)), given.take(test)

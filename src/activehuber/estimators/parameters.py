@@ -97,6 +97,10 @@ class ViewParameters(BaseEstimator):
             view.set_params(**{parameter: value})
         return self
 
+    def _keep(self, given: dict[str, Any]) -> None:
+        """Parameters as a constructor got them, which are its `locals()`."""
+        self.__dict__.update({name: value for name, value in given.items() if name != "self"})
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed()

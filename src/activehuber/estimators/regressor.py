@@ -112,9 +112,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
     approximation : {None, "nystrom", "fourier", "linear"}, default=None
         None: the kernels themselves, while three n × n matrices fit in memory. Else finitely
         many functions in their place, whatever the number of rows, worked on in blocks:
-        "nystrom" the kernel at some of the rows, for any kernel; "fourier" random waves, for
-        "rbf", "laplacian" and "matern"; "linear" the features themselves, whatever `kernel`
-        says ("cosine" normalises them). X may then also be a memory map, a Parquet file or
+        "nystrom" the kernel at some of the rows, for any kernel; "fourier" random
+        Fourier features, for "rbf", "laplacian" and "matern"; "linear" the features
+        themselves, whatever `kernel` says ("cosine" normalises them). X may then also be a memory map, a Parquet file or
         folder or a pyarrow dataset (y may be the name of a column), or a Dask array.
     n_components : int, default=1000
         Functions a view, for "nystrom" and "fourier"; rows of the graph if `manifold` > 0: it
@@ -122,8 +122,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
     block_size : int or "auto", default="auto"
         Rows worked on at once by each thread; "auto" keeps a block at 32 MiB.
     random_state : int, RandomState instance or None, default=None
-        Draws landmarks and waves. The same number draws the same rows, however they are cut
-        into blocks.
+        Draws landmarks and random Fourier features. The same number draws the same rows,
+        however they are cut into blocks.
 
     Attributes
     ----------
@@ -383,32 +383,25 @@ class HLRegressor(RegressorMixin, ViewParameters):
         True
         """
         self._check_repeatable(target, "it cannot be repeated")
-        rows = np.asarray(rows)
-        data = self.result_.data
-        labelled = np.flatnonzero(data.labelled[:, target])
+        rows, result = np.asarray(rows), self.result_
+        labelled = np.flatnonzero(result.data.labelled[:, target])
         if rows.ndim != 1 or not np.all(np.isin(rows, labelled)):
             raise ValueError("rows must be numbers of rows that have a label")
-        return refit_labels(
-            self.result_.settings, data, self.result_.targets[target], target, rows
-        )
+        fitted = result.targets[target]
+        return refit_labels(result.settings, result.data, fitted, target, rows)
 
     def _check_repeatable(self, target: int, remedy: str) -> None:
         """Raise unless the problem of a target can be put together again."""
         check_is_fitted(self)
-        if target not in range(len(self.result_.targets)):
-            raise ValueError(
-                f"target must be from 0 to {len(self.result_.targets) - 1}, got {target!r}"
-            )
-        if self.X_fit_ is None or (
-            self.result_.settings.manifold > 0.0 and self._lost_a_graph()
-        ):
+        settings, last = self.result_.settings, len(self.result_.targets) - 1
+        if target not in range(last + 1):
+            raise ValueError(f"target must be from 0 to {last}, got {target!r}")
+        lost_a_graph = any(view.graph is None for view in settings.views)
+        if self.X_fit_ is None or (settings.manifold > 0.0 and lost_a_graph):
             raise ValueError(
                 "the fit keeps no precomputed kernel and no graph that was given as a matrix; "
                 f"{remedy}"
             )
-
-    def _lost_a_graph(self) -> bool:
-        return any(view.graph is None for view in self.result_.settings.views)
 
     def predict_views(self, X):
         """Each view's part of the prediction, c^α f^α(x^α).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from itertools import product
 from typing import Any
@@ -13,9 +12,12 @@ from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from activehuber._typing import Matrix, Vector
-from activehuber.data.rows import Rows
-from activehuber.estimators.inputs import checked_rows
-from activehuber.estimators.parameter_search import HANDED_ON, ParameterSearch, mode_parameters
+from activehuber.estimators.parameter_search import (
+    HANDED_ON,
+    ParameterSearch,
+    TrainingRows,
+    mode_parameters,
+)
 from activehuber.estimators.prediction import interval_of
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting import validation as check
@@ -92,7 +94,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         of several kernels each counts by the standard deviation of its part of the prediction.
     held_out_residuals_ : ndarray of shape (n_samples,)
         y − prediction on the folds of the last decision; NaN for labels that took no part, and
-        for those that are not believed and lie far out.
+        for those that are flagged and lie far out.
     scaler_ : StandardScaler or None
     n_features_in_ : int
 
@@ -137,71 +139,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         n_components=1000,
         block_size="auto",
     ):
-        self.kernels = kernels
-        self.gammas = gammas
-        self.alphas = alphas
-        self.manifolds = manifolds
-        self.cv = cv
-        self.scoring = scoring
-        self.relevance = relevance
-        self.standardize = standardize
-        self.removals = removals
-        self.views = views
-        self.view_weights = view_weights
-        self.agreement = agreement
-        self.graph = graph
-        self.n_neighbors = n_neighbors
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-        self.approximation = approximation
-        self.n_components = n_components
-        self.block_size = block_size
-
-    def fit(self, X, y, sample_weight=None, trusted=None):
-        """Choose parameters and fit with them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Labels, NaN where there is none.
-        sample_weight : array-like of shape (n_samples,), default=None
-        trusted : array-like of shape (n_samples,), bool, default=None
-            Labels that must not be removed.
-
-        Returns
-        -------
-        self : HLRegressorCV
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLRegressorCV
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
-        >>> search = HLRegressorCV(kernels=["rbf"], gammas=[1.0], alphas=[1e-4, 1e-2]).fit(X, y)
-        >>> search.best_params_["kernel"]
-        'rbf'
-        """
-        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
-        draft = copy.copy(self)
-        _check_removals(self.removals)
-        X, y = checked_rows(X, y, draft)
-        if isinstance(X, Rows):
-            draft._number_views(X)
-        y = _one_target(y)
-        draft.held_out_residuals_ = np.full(len(y), np.nan)
-        seen = draft._search(X, y, y, sample_weight, trusted)
-        draft.best_params_ = draft.best_params_ | JUDGED_THERE
-        draft.best_estimator_ = draft._estimator(draft.best_params_)
-        draft.best_estimator_.fit(seen, y, sample_weight, trusted)
-        draft.relevance_ = draft._relevance()
-        draft.views = self.views
-        self.__dict__ = draft.__dict__
-        return self
+        self._keep(locals())
 
     # The mixin's, which refuses NaN in y, would come first.
     score = ParameterSearch.score
@@ -266,6 +204,20 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
             min_threshold=min_threshold, max_events=max_events
         )
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        _check_removals(self.removals)
+
+    def _read_labels(self, X: Any, y: Any, sample_weight: Any) -> tuple[Vector, Vector]:
+        """Labels of shape (n,), which are also what the kernel fit sees."""
+        y = _one_target(y)
+        self.held_out_residuals_ = np.full(len(y), np.nan)
+        return y, y
+
+    def _fit_best(self, given: TrainingRows) -> None:
+        self.best_params_ = self.best_params_ | JUDGED_THERE
+        self.best_estimator_ = given.fit(self._estimator(self.best_params_))
+
     def _estimator(self, params: dict[str, Any]) -> HLRegressor:
         handed = {name: getattr(self, name) for name in HANDED_ON}
         return HLRegressor(**handed | JUDGED_THERE | params)
@@ -289,9 +241,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
             predicted = (given - errors).reshape(-1, 1)
             scores.append(float(scorer(_AsGiven(), predicted, given)))
             lines.append(self._parameters_at(point, total) | mode_parameters(mode))
-        self._tabulate(lines, np.array(scores), ["look"] * len(lines))
-        self.best_score_ = float(np.max(scores))
-        return lines[int(np.argmax(scores))]
+        return self._best_of(lines, np.array(scores), "look")
 
     def _grid(self, settings: list[Settings], data: Data) -> list[dict[str, Any]]:
         grid = []
@@ -300,14 +250,14 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
             grid.append({**params, **({"threshold": np.inf} if removal == np.inf else plain)})
         return grid
 
-    def _judge_part(self, model: Any, X: Any, y: Any, weights: Vector) -> Any:
+    def _judge_part(self, model: Any, part: TrainingRows) -> Any:
         if self.scoring != "robust":
-            return float(get_scorer(self.scoring)(model, X, y))
-        return np.asarray(y, dtype=np.float64) - model.predict(X), weights
+            return super()._judge_part(model, part)
+        return np.asarray(part.y, dtype=np.float64) - model.predict(part.X), part.weights
 
     def _scores_of(self, runs: list[list[Any]]) -> Vector:
         if self.scoring != "robust":
-            return np.array([np.mean(run) for run in runs])
+            return super()._scores_of(runs)
         errors = [np.concatenate([part for part, _ in run]) for run in runs]
         weights = np.concatenate([part for _, part in runs[0]])
         scale = common_scale(errors, weights)
