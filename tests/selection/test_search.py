@@ -229,9 +229,11 @@ def test_slopes_of_the_evidence_equal_finite_differences(many, columns, fit_inte
     z = np.append(0.3 * rng.normal(size=members.n_widths), -0.5)
 
     def level(at):
-        return criterion.surprise(members, given, at[:-1], at[-1])[0]
+        return criterion.negative_log_marginal_likelihood(members, given, at[:-1], at[-1])[0]
 
-    value, slopes, slope = criterion.surprise(members, given, z[:-1], z[-1])
+    value, slopes, slope = criterion.negative_log_marginal_likelihood(
+        members, given, z[:-1], z[-1]
+    )
     Q, ridge = members.gram(z[:-1], np.exp(z[-1])), np.exp(z[-1])
     assert value == pytest.approx(-criterion.evidence(Q, given, ridge))
     steps = 1e-5 * np.eye(len(z))

@@ -112,18 +112,19 @@ class HLRegressor(RegressorMixin, ViewParameters):
     approximation : {None, "nystrom", "fourier", "linear"}, default=None
         None: the kernels themselves, while three n × n matrices fit in memory. Else finitely
         many functions in their place, whatever the number of rows, worked on in blocks:
-        "nystrom" the kernel at some of the rows, for any kernel; "fourier" random waves, for
-        "rbf", "laplacian" and "matern"; "linear" the features themselves, whatever `kernel`
-        says ("cosine" normalises them). X may then also be a memory map, a Parquet file or
-        folder or a pyarrow dataset (y may be the name of a column), or a Dask array.
+        "nystrom" the kernel at some of the rows, for any kernel; "fourier" random
+        Fourier features, for "rbf", "laplacian" and "matern"; "linear" the features
+        themselves, whatever `kernel` says ("cosine" normalises them). X may then also be a
+        memory map, a Parquet file or folder or a pyarrow dataset (y may be the name of a
+        column), or a Dask array.
     n_components : int, default=1000
         Functions a view, for "nystrom" and "fourier"; rows of the graph if `manifold` > 0: it
         joins the drawn rows alone, and counts for all.
     block_size : int or "auto", default="auto"
         Rows worked on at once by each thread; "auto" keeps a block at 32 MiB.
     random_state : int, RandomState instance or None, default=None
-        Draws landmarks and waves. The same number draws the same rows, however they are cut
-        into blocks.
+        Draws landmarks and random Fourier features. The same number draws the same rows,
+        however they are cut into blocks.
 
     Attributes
     ----------

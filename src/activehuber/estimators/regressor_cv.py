@@ -94,7 +94,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         of several kernels each counts by the standard deviation of its part of the prediction.
     held_out_residuals_ : ndarray of shape (n_samples,)
         y − prediction on the folds of the last decision; NaN for labels that took no part, and
-        for those that are not believed and lie far out.
+        for those that are flagged and lie far out.
     scaler_ : StandardScaler or None
     n_features_in_ : int
 

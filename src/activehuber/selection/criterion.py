@@ -1,4 +1,4 @@
-"""How well labels are foretold by the others, in closed form, and the slopes of that.
+"""How well labels are predicted by the others, in closed form, and the slopes of that.
 
 On l labels in use, with A = Q + diag(μ), μ_i = m/s_i, m = 2Sλ, and
 
@@ -165,7 +165,7 @@ def evidence(Q: Matrix, labels: ObservedLabels, ridge: float) -> float:
     return log_evidence(Q, labels.y, labels.weights, ridge, border=labels.fit_intercept)
 
 
-def surprise(
+def negative_log_marginal_likelihood(
     family: Family, labels: ObservedLabels, theta: Vector, log_ridge: float
 ) -> tuple[float, Vector, float]:
     """Minus the `evidence`, its slopes in the log factors, and its slope in log m.

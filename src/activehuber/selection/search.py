@@ -25,7 +25,12 @@ from activehuber.labels import refinement
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.selection.candidates import Family, MovableKernel, Point
-from activehuber.selection.criterion import ObservedLabels, evidence, improve, surprise
+from activehuber.selection.criterion import (
+    ObservedLabels,
+    evidence,
+    improve,
+    negative_log_marginal_likelihood,
+)
 from activehuber.selection.scoring import (
     Mode,
     common_scale,
@@ -297,7 +302,7 @@ def _move_classes(start: Point, labels: ObservedLabels, plan: Plan) -> Point:
             everyone,
             steps,
             move_ridge=plan.move_ridge,
-            goal=surprise,
+            goal=negative_log_marginal_likelihood,
             ridge_range=CLASS_RIDGE_RANGE,
         )
         here = replace(there, family=here.family)
