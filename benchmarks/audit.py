@@ -93,12 +93,12 @@ def large(rows: int, options: list[str]) -> None:
         wrong = large_table(rows, path)
         seconds, peak = timed(path, out, *options)
         labels = pd.read_csv(out / "labels.csv", usecols=["row", "verdict"])
-        doubted = labels["row"][labels["verdict"] == "flagged"].to_numpy() - 1
-        hits = np.count_nonzero(wrong[doubted])
+        flagged = labels["row"][labels["verdict"] == "flagged"].to_numpy() - 1
+        hits = np.count_nonzero(wrong[flagged])
         page = (out / "report.html").stat().st_size / 1e6
         print(
             f"| {rows} | {seconds:.1f} | {peak:.2f} | {hits / wrong.sum():.4f} | "
-            f"{hits / max(1, len(doubted)):.4f} | {page:.2f} |"
+            f"{hits / max(1, len(flagged)):.4f} | {page:.2f} |"
         )
 
 

@@ -25,8 +25,8 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR, NuSVR
 
-from activehuber.estimators.cv import HLRegressorCV
 from activehuber.estimators.regressor import HLRegressor
+from activehuber.estimators.regressor_cv import HLRegressorCV
 from experiments.paper.outcome import fact, facts
 
 N_FOLDS = 5

@@ -12,7 +12,7 @@ from activehuber.crowd import command
 from activehuber.crowd.frames import open_frames, write_images, write_video
 from activehuber.crowd.model import MODEL, load_model, model_bytes
 from activehuber.crowd.synthetic import synthetic_camera
-from activehuber.persistence.model_files import CROWD_FORMAT, VERSIONS, read_state, state_bytes
+from activehuber.persistence.model_files import CROWD_FORMAT, read_state, state_bytes
 from activehuber.persistence.schema import record
 from activehuber.runtime.messages import TableError
 
@@ -197,7 +197,7 @@ def test_other_files_are_refused(camera, trained, tmp_path, capsys):
 def test_a_model_of_an_older_format_is_refused_in_one_line(trained, tmp_path, monkeypatch):
     model = load_model(trained / "model.skops")
     with monkeypatch.context() as older:
-        older.setitem(VERSIONS, CROWD_FORMAT, 5)
+        older.setattr("activehuber.persistence.model_files.VERSION", 5)
         (tmp_path / "old.skops").write_bytes(model_bytes(model))
     with pytest.raises(TableError, match=r"^old\.skops has format 5, .* reads 6; [^\n]*$"):
         load_model(tmp_path / "old.skops")

@@ -114,8 +114,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
         many functions in their place, whatever the number of rows, worked on in blocks:
         "nystrom" the kernel at some of the rows, for any kernel; "fourier" random
         Fourier features, for "rbf", "laplacian" and "matern"; "linear" the features
-        themselves, whatever `kernel` says ("cosine" normalises them). X may then also be a memory map, a Parquet file or
-        folder or a pyarrow dataset (y may be the name of a column), or a Dask array.
+        themselves, whatever `kernel` says ("cosine" normalises them). X may then also be a
+        memory map, a Parquet file or folder or a pyarrow dataset (y may be the name of a
+        column), or a Dask array.
     n_components : int, default=1000
         Functions a view, for "nystrom" and "fourier"; rows of the graph if `manifold` > 0: it
         joins the drawn rows alone, and counts for all.
