@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from activehuber.cli.app import run
-from activehuber.data.datasets import make_spoilt_diabetes
+from activehuber.data.datasets import make_corrupted_diabetes
 
 
 def main() -> int:
@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("demo"))
     folder = parser.parse_args().output
     folder.mkdir(parents=True, exist_ok=True)
-    corrupted = make_spoilt_diabetes()
+    corrupted = make_corrupted_diabetes()
     table, out = folder / "diabetes.csv", folder / "audit"
     corrupted.frame.to_csv(table, index=False)
     arguments = ["audit", str(table), "--target", "progression", "--id", "patient"]
@@ -27,7 +27,7 @@ def main() -> int:
     code = run([*arguments, "-o", str(out), "--force"])
     if code:
         return code
-    planted = set(corrupted.frame["patient"][corrupted.spoilt])
+    planted = set(corrupted.frame["patient"][corrupted.corrupted])
     with (out / "labels.csv").open(newline="", encoding="utf-8") as file:
         labels = list(csv.DictReader(file))
     first = {label["patient"] for label in labels[: len(planted)]}

@@ -29,7 +29,7 @@ from sklearn.pipeline import make_pipeline
 
 import activehuber
 from activehuber import HLClassifier, HLRegressor, LabelledKFold
-from tests.test_house import FLOW
+from tests.test_house import FLOW, SOURCE
 
 DOCS = Path(__file__).parent.parent / "docs"
 # Code, and what it prints if a block of output follows.
@@ -116,6 +116,18 @@ def test_the_mathematics_are_where_their_page_says():
     tests = re.findall(r"`(\w+/test_\w+\.py)`", rows)
     assert len(tests) > 20
     assert [name for name in tests if not (Path(__file__).parent / name).is_file()] == []
+
+
+def test_the_ways_through_the_house_are_there_and_short():
+    text = (DOCS / "architecture.md").read_text().split("## How to add")[0]
+    ways = re.split(r"^### ", text.split("## Three ways through the house")[1], flags=re.M)[1:]
+    lengths = []
+    for way in ways:
+        named = re.findall(r"^\| \d+\. `(\S+\.py)`", way, re.M)
+        assert [name for name in named if not (SOURCE / name).is_file()] == []
+        lengths.append(len(named))
+    assert len(lengths) == 3
+    assert all(0 < n <= most for n, most in zip(lengths, (9, 12, 16), strict=True))
 
 
 def test_every_public_name_is_in_the_reference():

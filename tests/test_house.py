@@ -139,3 +139,43 @@ def test_no_module_reads_underscore_names_of_another_object():
     for _, path in modules():
         found = set(foreign_names(ast.parse(path.read_text())))
         assert found <= NAMES_OF_OTHERS | LEFT, path
+
+
+def functions():
+    """Every function of the package: its module, the node, and the class it is a method of."""
+    for name, path in modules():
+        for owner in ast.walk(ast.parse(path.read_text())):
+            body = getattr(owner, "body", [])
+            for node in body if isinstance(body, list) else []:
+                if isinstance(node, ast.FunctionDef):
+                    yield name, node, owner
+
+
+def test_classes_have_names_of_their_own():
+    homes = {}
+    for name, path in modules():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name.lstrip("_"), []).append(name)
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
+def test_modules_are_short():
+    lengths = {name: len(path.read_text().splitlines()) for name, path in modules()}
+    assert {name: n for name, n in lengths.items() if n > 700} == {}
+    # What there is; it may fall, and is to fall to 24,000.
+    assert sum(lengths.values()) <= 27_300
+
+
+def test_functions_have_few_arguments():
+    """Constructors, commands and what users call may have more than seven."""
+    public = {*activehuber.__all__, "audit_parquet", "synthetic_camera"}
+    long = set()
+    for module, node, owner in functions():
+        given = node.args
+        names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+        count = len(names) - (isinstance(owner, ast.ClassDef) and names[0] in ("self", "cls"))
+        is_command = node.name.endswith("_command")
+        if count > 7 and node.name not in {"__init__", *public} and not is_command:
+            long.add(f"{module}.{node.name}")
+    assert long == set()

@@ -15,9 +15,9 @@ labels by their quality, flags the worst and says why.
 import matplotlib.pyplot as plt
 
 from activehuber import audit
-from activehuber.data.datasets import make_spoilt_diabetes
+from activehuber.data.datasets import make_corrupted_diabetes
 
-corrupted = make_spoilt_diabetes()
+corrupted = make_corrupted_diabetes()
 table = corrupted.frame.set_index("patient")
 table.iloc[:5, -6:]
 
@@ -82,7 +82,8 @@ ax.set(xlabel="expected from the other rows", ylabel="label as given")
 n_rightly = int((flagged & (labels["kind"] != "")).sum())
 n_wrongly = int((flagged & (labels["kind"] == "")).sum())
 ax.set_title(
-    f"{n_rightly} of {corrupted.spoilt.sum()} corrupted labels flagged, {n_wrongly} right ones"
+    f"{n_rightly} of {corrupted.corrupted.sum()} corrupted labels are flagged, "
+    f"{n_wrongly} right ones"
 )
 ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
 plt.show()

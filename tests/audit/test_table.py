@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, clone
 
 from activehuber import HLClassifier, HLRegressor, View
 from activehuber.audit import audit, choice, reasons, threshold_path
-from activehuber.data.datasets import make_spoilt_diabetes
+from activehuber.data.datasets import make_corrupted_diabetes
 from activehuber.operators.dense import DenseGram
 from activehuber.runtime.messages import TableError
 
@@ -29,12 +29,12 @@ class Quick(BaseEstimator):
         return self
 
 
-def make_table(rng, n=120, spoilt=(5, 17, 60)):
+def make_table(rng, n=120, corrupted=(5, 17, 60)):
     """Numbers, words, dates and gaps; labels 5, 17 and 60 are far off, the last 20 missing."""
     size, town = rng.normal(size=n), rng.choice(["north", "south"], n)
     day = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), unit="D")
     y = 3.0 * size + 2.0 * (town == "north") + 0.2 * rng.normal(size=n)
-    y[list(spoilt)] += 20.0
+    y[list(corrupted)] += 20.0
     y[-20:] = np.nan
     X = pd.DataFrame({"size": size, "town": town, "day": day, "noise": rng.normal(size=n)})
     X.loc[3, "noise"] = np.nan
@@ -348,13 +348,15 @@ def test_few_and_constant_labels(rng):
 
 
 def test_bundled_table_knows_its_truth():
-    spoilt = make_spoilt_diabetes(seed=3)
-    target = spoilt.frame["progression"].to_numpy()
+    corrupted = make_corrupted_diabetes(seed=3)
+    target = corrupted.frame["progression"].to_numpy()
     given = ~np.isnan(target)
-    assert spoilt.spoilt.sum() == 24 and (given & spoilt.spoilt).sum() == 24
-    assert np.all(target[given & ~spoilt.spoilt] == spoilt.truth[given & ~spoilt.spoilt])
-    assert np.all(target[spoilt.spoilt] != spoilt.truth[spoilt.spoilt])
-    assert make_spoilt_diabetes(4).spoilt.tolist() != spoilt.spoilt.tolist()
+    assert corrupted.corrupted.sum() == 24 and (given & corrupted.corrupted).sum() == 24
+    assert np.all(
+        target[given & ~corrupted.corrupted] == corrupted.truth[given & ~corrupted.corrupted]
+    )
+    assert np.all(target[corrupted.corrupted] != corrupted.truth[corrupted.corrupted])
+    assert make_corrupted_diabetes(4).corrupted.tolist() != corrupted.corrupted.tolist()
 
 
 def test_estimator_is_left_alone(table):

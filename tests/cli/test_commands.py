@@ -16,7 +16,7 @@ from activehuber.audit import audit, choice
 from activehuber.cli import audit as audit_module
 from activehuber.cli.app import run
 from activehuber.cli.audit import FILES
-from activehuber.data.datasets import make_spoilt_diabetes
+from activehuber.data.datasets import make_corrupted_diabetes
 from tests.audit.test_table import Quick, make_table
 
 COMMAND = [sys.executable, "-m", "activehuber"]
@@ -78,21 +78,21 @@ def test_given_values_are_written_as_they_were(quick, table, tmp_path):
 
 def test_same_numbers_as_the_library(tmp_path):
     """On the bundled table, parameters chosen: the file has the order of the call."""
-    spoilt = make_spoilt_diabetes()
-    spoilt.frame.to_csv(tmp_path / "d.csv", index=False)
+    corrupted = make_corrupted_diabetes()
+    corrupted.frame.to_csv(tmp_path / "d.csv", index=False)
     arguments = ["--target", "progression", "--id", "patient", "-o", str(tmp_path / "out")]
     assert run(["audit", str(tmp_path / "d.csv"), *arguments]) == 0
     found = audit(
-        spoilt.frame.drop(columns=["patient", "progression"]),
-        spoilt.frame["progression"],
-        ids=spoilt.frame["patient"],
+        corrupted.frame.drop(columns=["patient", "progression"]),
+        corrupted.frame["progression"],
+        ids=corrupted.frame["patient"],
     )
     labels = rows_of(tmp_path / "out" / "labels.csv")
     assert [label["patient"] for label in labels] == found.labels["patient"].tolist()
     np.testing.assert_allclose(
         [float(label["quality"]) for label in labels], found.labels["quality"], rtol=1e-3
     )
-    planted = set(spoilt.frame["patient"][spoilt.spoilt])
+    planted = set(corrupted.frame["patient"][corrupted.corrupted])
     assert len(planted & {label["patient"] for label in labels[:24]}) >= 21
 
 

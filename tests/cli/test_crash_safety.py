@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from activehuber.cli.audit import FILES
-from activehuber.data.datasets import make_spoilt_diabetes
+from activehuber.data.datasets import make_corrupted_diabetes
 
 # Fixed parameters, and the imports done first: then most kills hit the work and the writing.
 CHILD = """
@@ -50,7 +50,7 @@ def whole(path) -> bool:
 def kill_many(tmp_path, kills: int, longest: float) -> list[int]:
     """Kill a run over and over; returns how many files were there each time."""
     table = tmp_path / "d.csv"
-    make_spoilt_diabetes().frame.to_csv(table, index=False)
+    make_corrupted_diabetes().frame.to_csv(table, index=False)
     rng = np.random.default_rng(0)
     seen = []
     for turn in range(kills):

@@ -150,8 +150,8 @@ def judge(case: Case) -> Verdict:
 
 def is_misleading(verdict: Verdict, case: Case) -> bool:
     """Whether an error speaks of NaN or infinity where every number was finite."""
-    spoilt_on_purpose = any(tag.startswith("wrong") for tag in case.tags)
-    return not spoilt_on_purpose and any(words in verdict.why for words in NOT_FINITE)
+    corrupted_on_purpose = any(tag.startswith("wrong") for tag in case.tags)
+    return not corrupted_on_purpose and any(words in verdict.why for words in NOT_FINITE)
 
 
 # --- what an answer must be -------------------------------------------------------------
@@ -299,7 +299,7 @@ def draw(rng: Rng) -> Case:
     case = Case(estimator, params, X, y, weight, trusted, new, 0.9, tuple(dict.fromkeys(tags)))
     case = dressed(rng, case)
     if rng.random() < 0.08:
-        case = spoilt(rng, case)
+        case = corrupted(rng, case)
     return case
 
 
@@ -619,7 +619,7 @@ def dressed(rng: Rng, case: Case) -> Case:
     return replace(case, X=X, y=y, new=new)
 
 
-def spoilt(rng: Rng, case: Case) -> Case:
+def corrupted(rng: Rng, case: Case) -> Case:
     """The same with one thing that is most likely wrong."""
     kind, wrong = rng.random(), one_of(rng, WRONG)
     if kind < 0.6 and case.estimator is not huber_path:

@@ -20,6 +20,6 @@ def trial(seed: int, number: int) -> Verdict:
 
 
 def describe(seed: int, number: int, verdict: Verdict) -> str:
-    """Which model was spoilt, and how."""
+    """Which model was corrupted, and how."""
     name, _, story = model_files.draw(seed, number)
     return f"{name}: {story}"

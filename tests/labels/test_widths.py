@@ -264,13 +264,13 @@ def test_several_targets_share_what_is_made_at_a_width(monkeypatch):
 
 
 def test_waves_are_stretched_as_the_kernel_is():
-    from activehuber.kernels.feature_maps import Basis, waves
+    from activehuber.kernels.feature_maps import Basis, random_fourier_features
     from activehuber.kernels.kernel import Kernel
 
     for name in ("rbf", "laplacian", "matern"):
         kernel = Kernel(name, gamma=0.8)
         drawn = [
-            waves(each, 3, 60, np.random.default_rng(0))
+            random_fourier_features(each, 3, 60, np.random.default_rng(0))
             for each in (kernel, kernel.at_width(0.25))
         ]
         stretched = Basis((None,), (drawn[0],)).at_width([kernel], 0.25).functions[0]

@@ -420,7 +420,7 @@ def test_predictions_that_overflow_are_refused(state, tmp_path):
         model.predict(np.ones((3, model.n_features_in_)))
 
 
-def test_spoilt_files():
+def test_corrupted_files():
     """Some of those that `python -m tests.fuzzing.model_files` tries."""
     found = model_files.run(200, 0)
     assert found.total() == 200 and found["accepted"] > 20

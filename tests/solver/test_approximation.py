@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 
 from activehuber import HLClassifier, HLClassifierCV, HLRegressor, HLRegressorCV, View
 from activehuber.data.rows import ArrayRows, ChosenRows, LostRows, WatchedRows, parquet_rows
-from activehuber.kernels.feature_maps import landmarks, waves
+from activehuber.kernels.feature_maps import landmarks, random_fourier_features
 from activehuber.kernels.kernel import Kernel
 from activehuber.operators import features as block_gram
 from tests import oracles
@@ -200,7 +200,7 @@ def test_landmarks_that_repeat_are_dropped():
 def test_waves_approach_their_kernel(name):
     X, _ = problem(60)
     gamma = np.array([0.2, 0.1, 0.0, 0.3])
-    function = waves(Kernel(name, gamma), 4, 40_000, np.random.default_rng(0))
+    function = random_fourier_features(Kernel(name, gamma), 4, 40_000, np.random.default_rng(0))
     phi = function(X)
     scaled = X * (gamma if name == "laplacian" else np.sqrt(gamma))
     expected = oracles.gram(name, scaled, gamma=1.0)

@@ -274,13 +274,13 @@ def audit(
     Examples
     --------
     >>> from activehuber import audit
-    >>> from activehuber.data.datasets import make_spoilt_diabetes
-    >>> spoilt = make_spoilt_diabetes()
-    >>> table = spoilt.frame.drop(columns=["patient", "progression"])
-    >>> found = audit(table, spoilt.frame["progression"], ids=spoilt.frame["patient"])
+    >>> from activehuber.data.datasets import make_corrupted_diabetes
+    >>> corrupted = make_corrupted_diabetes()
+    >>> table = corrupted.frame.drop(columns=["patient", "progression"])
+    >>> found = audit(table, corrupted.frame["progression"], ids=corrupted.frame["patient"])
     >>> found.labels["verdict"].iloc[0]
     'flagged'
-    >>> len(found.predictions) == int(spoilt.frame["progression"].isna().sum())
+    >>> len(found.predictions) == int(corrupted.frame["progression"].isna().sum())
     True
     """
     options = Options(

@@ -1,4 +1,4 @@
-"""Tables with known faults: what was spoilt is returned with them."""
+"""Tables with known faults: what was corrupted is returned with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class SpoiltTable:
+class CorruptedTable:
     """A table and the truth about it.
 
     Attributes
@@ -23,33 +23,33 @@ class SpoiltTable:
         Column `patient` is the id, `progression` the target, with gaps and wrong labels.
     truth : ndarray of shape (n,)
         The target as it was before.
-    spoilt : ndarray of shape (n,), bool
+    corrupted : ndarray of shape (n,), bool
         Labels that are given and wrong.
     kinds : ndarray of shape (n,), str
-        How each was spoilt; empty where it was not.
+        How each was corrupted; empty where it was not.
 
     Examples
     --------
-    >>> from activehuber.data.datasets import make_spoilt_diabetes
-    >>> table = make_spoilt_diabetes()
-    >>> table.truth.shape == table.spoilt.shape == (len(table.frame),)
+    >>> from activehuber.data.datasets import make_corrupted_diabetes
+    >>> table = make_corrupted_diabetes()
+    >>> table.truth.shape == table.corrupted.shape == (len(table.frame),)
     True
-    >>> bool((table.kinds[table.spoilt] != "").all())
+    >>> bool((table.kinds[table.corrupted] != "").all())
     True
     """
 
     frame: pd.DataFrame
     truth: Vector
-    spoilt: Mask
+    corrupted: Mask
     kinds: np.ndarray
 
 
-def make_spoilt_diabetes(seed: int = 0) -> SpoiltTable:
+def make_corrupted_diabetes(seed: int = 0) -> CorruptedTable:
     """The diabetes table of scikit-learn with gaps and mistakes as people make them.
 
     442 patients, ten measurements. Of the targets (25 to 346) a fifth is taken away and 24 of
-    the others are spoilt: 10 have a zero too much, 7 a minus sign, 7 are the value of another
-    unit (a tenth, shifted by 600).
+    the others are corrupted: 10 have a zero too much, 7 a minus sign, 7 are the value of
+    another unit (a tenth, shifted by 600).
 
     Parameters
     ----------
@@ -57,17 +57,17 @@ def make_spoilt_diabetes(seed: int = 0) -> SpoiltTable:
 
     Returns
     -------
-    SpoiltTable
+    CorruptedTable
 
     Examples
     --------
-    >>> from activehuber.data.datasets import make_spoilt_diabetes
-    >>> spoilt = make_spoilt_diabetes()
-    >>> spoilt.frame.shape
+    >>> from activehuber.data.datasets import make_corrupted_diabetes
+    >>> corrupted = make_corrupted_diabetes()
+    >>> corrupted.frame.shape
     (442, 12)
-    >>> int(spoilt.spoilt.sum())
+    >>> int(corrupted.corrupted.sum())
     24
-    >>> int(spoilt.frame["progression"].isna().sum())
+    >>> int(corrupted.frame["progression"].isna().sum())
     88
     """
     from sklearn.datasets import load_diabetes
@@ -88,4 +88,4 @@ def make_spoilt_diabetes(seed: int = 0) -> SpoiltTable:
     frame["sex"] = np.where(frame["sex"].to_numpy() == 1.0, "one", "two")
     frame.insert(0, "patient", [f"P{number:03d}" for number in range(1, len(truth) + 1)])
     frame["progression"] = target
-    return SpoiltTable(frame, truth, kinds != "", kinds)
+    return CorruptedTable(frame, truth, kinds != "", kinds)

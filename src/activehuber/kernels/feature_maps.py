@@ -82,7 +82,7 @@ class Landmarks:
 
 
 @dataclass(frozen=True)
-class Waves:
+class FourierFeatures:
     """κ(x) = √(1/k) (cos Ωᵀx, sin Ωᵀx), K(x, z) ≈ κ(x)ᵀκ(z).
 
     Attributes
@@ -246,9 +246,9 @@ def _at_width(functions: Functions, kernel: Kernel, factor: float) -> Functions:
     if isinstance(functions, Landmarks):
         # Of a wider kernel fewer may be independent.
         return landmarks(kernel.at_width(factor), functions.rows)
-    if isinstance(functions, Waves):
+    if isinstance(functions, FourierFeatures):
         power = 1.0 if kernel.name == "laplacian" else 0.5
-        return Waves(factor**power * functions.frequencies)
+        return FourierFeatures(factor**power * functions.frequencies)
     return functions
 
 
@@ -259,7 +259,9 @@ def _inverse_transposed(lower: Matrix) -> Matrix:
     return np.ascontiguousarray(inverse.T)
 
 
-def waves(kernel: Kernel, n_features: int, width: int, rng: np.random.Generator) -> Waves:
+def random_fourier_features(
+    kernel: Kernel, n_features: int, width: int, rng: np.random.Generator
+) -> FourierFeatures:
     """About `width` random functions of a kernel that depends on x − z alone.
 
     exp(−γ|δ|²) is the mean of waves of Gaussian frequencies, whose directions are made
@@ -270,7 +272,7 @@ def waves(kernel: Kernel, n_features: int, width: int, rng: np.random.Generator)
     half = max(1, (width + 1) // 2)
     if kernel.name == "laplacian":
         frequencies = rng.standard_cauchy((n_features, half))
-        return Waves(frequencies * np.broadcast_to(kernel.gamma, n_features)[:, None])
+        return FourierFeatures(frequencies * np.broadcast_to(kernel.gamma, n_features)[:, None])
     groups = []
     for _ in range(-(-half // n_features)):
         gaussian = rng.standard_normal((n_features, n_features))
@@ -280,7 +282,7 @@ def waves(kernel: Kernel, n_features: int, width: int, rng: np.random.Generator)
     if kernel.name == "matern":
         frequencies /= np.sqrt(rng.chisquare(5.0, half) / 5.0)
     scale = np.sqrt(2.0 * np.broadcast_to(kernel.gamma, n_features))
-    return Waves(frequencies * scale[:, None])
+    return FourierFeatures(frequencies * scale[:, None])
 
 
 def drawn(n_rows: int, size: int, rng: np.random.Generator) -> np.ndarray:

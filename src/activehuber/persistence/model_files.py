@@ -30,8 +30,8 @@ from activehuber.kernels.feature_maps import (
     APPROXIMATION_NAMES,
     Basis,
     Columns,
+    FourierFeatures,
     Landmarks,
-    Waves,
 )
 from activehuber.kernels.kernel import KERNEL_NAMES
 from activehuber.labels.noise_rates import SLOPES, Calibration
@@ -233,7 +233,7 @@ FITTED = record(
 # What the functions of each kind are made of, beside the kernel of their view.
 FUNCTIONS: dict[type, dict[str, Rule]] = {
     Landmarks: {"rows": array("f", "w", "v")},
-    Waves: {"frequencies": array("f", "v", "w")},
+    FourierFeatures: {"frequencies": array("f", "v", "w")},
     Columns: {"centre": array("f", "v"), "normalised": flag},
 }
 
@@ -254,7 +254,7 @@ def _basis(value: Any, where: str, sizes: Sizes) -> None:
         kind = _kind_of_functions(state, here)
         record(FUNCTIONS[kind])(state, here, own)
         # Of the columns themselves there are as many as features; a wave is two functions.
-        sizes["p"] += own.get("w", own["v"]) * (2 if kind is Waves else 1)
+        sizes["p"] += own.get("w", own["v"]) * (2 if kind is FourierFeatures else 1)
 
 
 def _fit_fits(value: Any, where: str, sizes: Sizes) -> None:

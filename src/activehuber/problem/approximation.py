@@ -18,7 +18,14 @@ import numpy as np
 from activehuber._typing import Matrix, Vector
 from activehuber.data.rows import ArrayRows, Rows, Sums, automatic_block_size
 from activehuber.kernels import landmark_choice
-from activehuber.kernels.feature_maps import Basis, Columns, Landmarks, drawn, landmarks, waves
+from activehuber.kernels.feature_maps import (
+    Basis,
+    Columns,
+    Landmarks,
+    drawn,
+    landmarks,
+    random_fourier_features,
+)
 from activehuber.kernels.kernel import LARGEST_FEATURE, Kernel, check_widths, gamma_of_variance
 from activehuber.loss import huber
 from activehuber.numerics.linalg import cholesky_in_place, solve_cholesky, solve_lower
@@ -70,7 +77,7 @@ def build_basis(
     sample : ndarray of shape (k, d)
         `n_components` rows, drawn evenly.
     """
-    # Waves have a generator of their own: they do not depend on the number of rows.
+    # FourierFeatures have a generator of their own: they do not depend on the number of rows.
     of_rows, of_waves = (np.random.default_rng([approximation.seed, part]) for part in (0, 1))
     numbers = drawn(len(rows), approximation.n_components, of_rows)
     sample = rows.take(numbers)
@@ -83,7 +90,9 @@ def build_basis(
             functions.append(landmarks(kernel, _of_view(marks, own)))
         elif approximation.kind == "fourier":
             functions.append(
-                waves(kernel, chosen.shape[1], approximation.n_components, of_waves)
+                random_fourier_features(
+                    kernel, chosen.shape[1], approximation.n_components, of_waves
+                )
             )
         else:
             centre = chosen.mean(axis=0) if fit_intercept else np.zeros(chosen.shape[1])

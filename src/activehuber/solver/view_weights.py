@@ -63,7 +63,7 @@ class _Evaluated:
     pulls: Vector
 
 
-class _Objective:
+class _ObjectiveOfWeights:
     """J*(c), each evaluation one exact fit; the best point is remembered."""
 
     def __init__(
@@ -123,7 +123,7 @@ def learn_weights(
     quasi-Newton run (SLSQP) from where they get to; and Newton steps that make the pulls
     equal to the last digits, so that the result does not depend on rounding on the way.
     """
-    objective = _Objective(reduction, problem, threshold)
+    objective = _ObjectiveOfWeights(reduction, problem, threshold)
     m = len(reduction.weights)
     for _ in range(3):
         best = objective.best
@@ -143,7 +143,7 @@ def learn_weights(
     return LearntWeights(best.weights, objective.residual(best), objective.n_iter)
 
 
-def _quasi_newton(objective: _Objective) -> None:
+def _quasi_newton(objective: _ObjectiveOfWeights) -> None:
     """SLSQP in d = c² where J* is convex in it, in c itself where views couple."""
     m = len(objective.best.weights)
     unit = objective.best.value if objective.best.value > 0.0 else 1.0
@@ -176,7 +176,7 @@ def _quasi_newton(objective: _Objective) -> None:
     objective.consider(np.maximum(result.x, 0.0) ** power)
 
 
-def _equalise(objective: _Objective) -> None:
+def _equalise(objective: _ObjectiveOfWeights) -> None:
     """One Newton step on log p^α − log p^β = 0 over the views in use, in log c.
 
     The Jacobian is taken by differences; a step that does not help is not kept.
