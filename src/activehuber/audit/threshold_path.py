@@ -123,7 +123,6 @@ def _exact_path(trail: Trail) -> _Path:
 def _walk(problem: Problem, lowest: float | None) -> _Path:
     """Solutions at some thresholds, each started at the last."""
     gram, steps = problem.gram, WALK_STEPS
-    assert isinstance(gram, DenseGram)
     if gram.is_well_conditioned(problem.mu):
         source = gram.inverse_source(problem.mu, border=problem.fit_intercept)
     else:

@@ -16,7 +16,6 @@ from activehuber._typing import Mask, Vector
 from activehuber.labels import thresholds
 from activehuber.labels.rule import LabelRule
 from activehuber.numerics import robust
-from activehuber.operators.dense import DenseGram, HeadTail, Shifted
 from activehuber.operators.protocol import Source
 from activehuber.problem.problem import Problem
 from activehuber.solver import newton
@@ -287,23 +286,14 @@ def _drop_until_free(
         if np.array_equal(flagged, problem.active):
             return None
         problem = problem.using(problem.active & ~flagged)
-        source = _source_after_dropping(problem, source)
+        # Fewer labels only scale μ.
+        source = source.rescaled(problem.mu) or problem.gram.source(problem.mu)
     raise AssertionError("more labels were dropped than there are")
-
-
-def _source_after_dropping(problem: Problem, source: Source) -> Source:
-    """Fewer labels only scale μ: reuse a dense factor while it is a good preconditioner."""
-    base, last = (source.base, source.last) if isinstance(source, Shifted) else (source, None)
-    if isinstance(base, HeadTail) and problem.gram.coarse_step:
-        ratio = float(np.max(base.mu / problem.mu))
-        if ratio < 1.5:
-            return Shifted(base, problem.mu, last)
-    return problem.gram.source(problem.mu)
 
 
 def _likely_bound(problem: Problem) -> Mask | None:
     """The fifth of the labels that a coarse fit leaves the largest residuals."""
-    if not isinstance(problem.gram, DenseGram) or not problem.gram.coarse_step:
+    if problem.gram.matrix is None or not problem.gram.coarse_step:
         return None
     fitted = problem.gram.matvec(newton.coarse_solution(problem, np.inf))
     residuals = np.abs(problem.y - problem.intercept_for(fitted, np.inf) - fitted)

@@ -20,7 +20,7 @@ import numpy as np
 from activehuber._typing import Mask, Vector
 from activehuber.numerics.likelihood import log_evidence
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.operators.dense import DenseGram, submatrix
+from activehuber.operators.dense import submatrix
 from activehuber.operators.protocol import Gram
 from activehuber.problem.problem import Problem
 from activehuber.solver.leave_one_out import units
@@ -64,12 +64,13 @@ def likeliest(problems: dict[float, Problem], kept: Mask, floor: float) -> float
     levels = {}
     used = np.flatnonzero(kept)
     for factor, problem in problems.items():
-        assert isinstance(problem.gram, DenseGram)
+        matrix = problem.gram.matrix
+        assert matrix is not None
         ridge = 2.0 * problem.total_weight * problem.alpha
         weights = problem.weights[used]
         try:
             levels[factor] = log_evidence(
-                submatrix(problem.gram.matrix, used, used),
+                submatrix(matrix, used, used),
                 problem.y[used],
                 weights,
                 ridge,

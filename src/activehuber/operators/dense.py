@@ -33,6 +33,8 @@ from activehuber.operators.protocol import Factor, Source
 SMALL = 256
 # Bound on the condition number up to which parts of an explicit inverse are used.
 WELL_CONDITIONED = 1e6
+# Ratio of μ and that of a factor up to which the factor is a good preconditioner.
+WELL_PRECONDITIONED = 1.5
 # Rows of an absolute-value pass held at once.
 BLOCK = 512
 # From this size on a quarter of the rows is solved first, to guess the pattern.
@@ -273,6 +275,9 @@ class DirectSource:
         del likely_bound
         return Direct(self.gram, self.mu, free)
 
+    def rescaled(self, mu: Vector) -> None:
+        """Nothing is kept that could serve another μ."""
+
 
 class HeadTail:
     """One partial Cholesky factor that serves many patterns.
@@ -300,6 +305,11 @@ class HeadTail:
         if not self.built or missing > few:
             self._build(free if likely_bound is None else free & ~likely_bound)
         return _HeadTailFactor(self, free)
+
+    def rescaled(self, mu: Vector, last: Matrix | None = None) -> Shifted | None:
+        """The factor as a preconditioner, while it is a good one and products are dear."""
+        near = float(np.max(self.mu / mu)) < WELL_PRECONDITIONED
+        return Shifted(self, mu, last) if near and self.gram.coarse_step else None
 
     def _build(self, in_head: Mask) -> None:
         matrix = self.gram.matrix
@@ -432,6 +442,9 @@ class Inverse:
             return Direct(self.gram, self.mu, free)
         return _InverseFactor(self, free)
 
+    def rescaled(self, mu: Vector) -> None:
+        """An inverse is that of one μ."""
+
     def product(self, targets: Vector) -> Vector:
         """P targets; the last one is kept, since one target meets many patterns."""
         if self.last is None or not np.array_equal(self.last[0], targets):
@@ -515,6 +528,9 @@ class Shifted:
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
         return _ShiftedFactor(self, free, self.base.factor(free, likely_bound))
+
+    def rescaled(self, mu: Vector) -> Shifted | None:
+        return self.base.rescaled(mu, self.last)
 
 
 class _ShiftedFactor(_DenseFactor):

@@ -388,6 +388,10 @@ class FeatureGram:
     def shared(self) -> FeatureGram:
         return self  # what two targets have in common, the sums, it keeps anyway
 
+    def is_well_conditioned(self, mu: Vector) -> bool:
+        del mu  # θ does not cancel
+        return True
+
     def source(self, mu: Vector) -> FeatureSource:
         return FeatureSource(self, mu)
 
@@ -470,6 +474,9 @@ class FeatureSource:
         with self.gram.few_threads():
             lower = cholesky_in_place(hessian)
         return FeatureFactor(self, free, lower, mean / self.unit)
+
+    def rescaled(self, mu: Vector) -> None:
+        """A new source is made at once: the sums are the gram's."""
 
 
 class FeatureFactor:

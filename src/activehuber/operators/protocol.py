@@ -58,6 +58,10 @@ class Source(Protocol):
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor: ...
 
+    def rescaled(self, mu: Vector) -> Source | None:
+        """A source for another μ on top of this one; None where a new one costs no more."""
+        ...
+
 
 class Gram(Protocol):
     """Q, symmetric positive semi-definite, of shape (l, l)."""
@@ -98,6 +102,10 @@ class Gram(Protocol):
 
     def shared(self) -> Gram:
         """The same for several targets, which find factors made for one μ again."""
+        ...
+
+    def is_well_conditioned(self, mu: Vector) -> bool:
+        """Whether solves by way of parts of A⁻¹ can be trusted."""
         ...
 
     def source(self, mu: Vector) -> Source: ...

@@ -60,8 +60,9 @@ class WiderKernels:
 
     def _new_gram(self, factor: float, some: np.ndarray | None) -> Gram:
         weights, own = self.reduction.weights, self.reduction.gram.matrix
-        if some is None and isinstance(self.reduction, BlockReduction):
-            return self.reduction.at_width(self.kernels, factor).gram
+        wider = None if some is not None else self.reduction.at_width(self.kernels, factor)
+        if wider is not None:
+            return wider.gram
         rooted = self.kernels[0].is_exponential or self.kernels[0].name == "precomputed"
         if len(weights) == 1 and weights[0] == 1.0 and rooted and own is not None:
             matrix = own if some is None else submatrix(own, some, some)
