@@ -96,8 +96,6 @@ NAMES_OF_OTHERS = {
     "_repr_html_",  # of IPython: how notebooks show an object
     "_safe_indexing",  # of scikit-learn: rows of arrays, frames and lists
 }
-# Left to be mended.
-LEFT = {"_values"}
 
 
 def is_own(function, cls, name):
@@ -138,7 +136,7 @@ def foreign_names(tree):
 def test_no_module_reads_underscore_names_of_another_object():
     for _, path in modules():
         found = set(foreign_names(ast.parse(path.read_text())))
-        assert found <= NAMES_OF_OTHERS | LEFT, path
+        assert found <= NAMES_OF_OTHERS, path
 
 
 def functions():

@@ -1,4 +1,4 @@
-"""Learning with flipped labels: six Raetsch sets, three pairs of noise rates.
+"""The paper's table of flipped labels: six Raetsch sets, three pairs of noise rates.
 
 A training label +1 is flipped with probability ρ₊ and −1 with ρ₋; accuracy is taken on clean
 test labels. Every method gets the features as they are and the flipped training labels, and

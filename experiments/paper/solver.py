@@ -1,4 +1,4 @@
-"""HLR beside a convex solver: running times (`time`) and reconstruction errors (`cvx`).
+"""HLR beside a convex solver, two of the paper's tables: times (`time`) and errors (`cvx`).
 
 Both use the linear model of the paper: x uniform on the unit cube of 10 dimensions, y = βᵀx
 with every entry of β 1/10, for n = 50, 100, 500, 1000; with noise, a Gaussian of variance 0.1

@@ -1,7 +1,8 @@
 """Solve, flag labels, drop them, solve again: how each threshold mode fits.
 
-Every function here returns a `Trace`: the problem with the labels left in use, its solution
-at the last threshold, and the history of thresholds.
+`refine` is Algorithm 1 of the paper, put right; `paper` the same as it is printed, with errata
+1 to 4 mended. Every function here returns a `Trace`: the problem with the labels left in use,
+its solution at the last threshold, and the history of thresholds.
 """
 
 from __future__ import annotations
