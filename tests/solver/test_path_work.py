@@ -150,3 +150,46 @@ def test_the_inverse_is_that_of_the_bordered_matrix():
     )
     # One triangle is kept.
     np.testing.assert_allclose(np.tril(solver.inverse[:25, :25]), np.tril(inverse), atol=1e-8)
+
+
+def test_a_path_has_an_intercept_a_breakpoint():
+    X, y, _, _ = curve(30, 3)
+    path = huber_path(X, y, alpha=1e-3, gamma=1.0, max_events=5)
+    assert len(path.thresholds) < 30
+    assert path.intercept.shape == path.thresholds.shape
+
+
+def test_breakpoints_that_take_no_memory_are_not_counted(monkeypatch):
+    monkeypatch.setattr(path_module, "MOST_BYTES", 0)
+    assert path_module.follow(reduced()).complete
+
+
+def test_after_a_plateau_the_solver_is_that_of_the_free_labels():
+    problem = reduced(n=6)
+    walk = path_module._Walk(problem)
+    walk.change(tuple(range(6)))
+    assert walk.on_plateau and walk.solver is None
+    walk.change((1, 4))
+    free = np.isin(np.arange(6), (1, 4))
+    np.testing.assert_array_equal(walk.side == path_module.FREE, free)
+    targets = np.where(free, 1.0, 0.0)
+    v, image, b = walk.solver.solve(targets, np.zeros(6), 0.0)
+    np.testing.assert_allclose((image + problem.mu * v + b)[free], 1.0, rtol=1e-9)
+    np.testing.assert_array_equal(v[~free], 0.0)
+
+
+def test_solved_anew_on_a_plateau_there_is_nothing_to_solve_with():
+    problem = reduced(n=6)
+    walk = path_module._Walk(problem)
+    walk.threshold *= 1e-9
+    walk.solve_anew()
+    assert walk.on_plateau == (walk.solver is None)
+
+
+def test_more_breakpoints_than_rows_are_all_expanded(monkeypatch):
+    X, y, _, _ = curve(12, 3)
+    at_once = huber_path(X, y, alpha=1e-5, gamma=1.0)
+    assert len(at_once.thresholds) > 12
+    monkeypatch.setattr(path_module, "BLOCK", 3)
+    in_blocks = huber_path(X, y, alpha=1e-5, gamma=1.0)
+    np.testing.assert_allclose(in_blocks.dual_coef, at_once.dual_coef, rtol=1e-9)
