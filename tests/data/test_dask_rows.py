@@ -548,7 +548,7 @@ def test_ctrl_c_leaves_no_process(tmp_path, whole_group):
     script.write_text(INTERRUPTED)
     with subprocess.Popen(
         [sys.executable, str(script), str(marks)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
