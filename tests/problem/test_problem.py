@@ -57,3 +57,28 @@ def test_the_intercept_is_the_middle_of_all_that_serve():
     y = np.array([-10.0, -7.0, 3.0, 5.0])
     problem = Problem(DenseGram(matrix), y, np.ones(4), 1.0, True, np.ones(4, dtype=bool))
     assert problem.intercept_for(np.zeros(4), 1.0) == pytest.approx(0.5 * (-6.0 + 2.0))
+
+
+def test_a_constant_of_fitted_values_goes_to_the_intercept_alone():
+    difference = np.array([1.0, 2.0, 99.0])  # the last label is not in use
+    assert small_problem().constant(difference) == 1.5
+    assert small_problem(fit_intercept=False).constant(difference) == 0.0
+
+
+@pytest.mark.parametrize("total", [None, 0.3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_solves_on_the_free_rows(fit_intercept, total):
+    problem = small_problem(fit_intercept)
+    free, fixed = np.array([True, True, False]), np.array([0.0, 0.0, 0.2])
+    targets = np.array([1.0, -2.0, 5.0])
+    factor = problem.gram.source(problem.mu).factor(free)
+    v, image, b = problem.solve_with(
+        factor, targets, fixed, *(() if total is None else (total,))
+    )
+    np.testing.assert_allclose(image, problem.gram.matrix @ v, rtol=1e-12)
+    np.testing.assert_allclose((image + problem.mu * v + b)[free], targets[free], rtol=1e-12)
+    assert v[2] == 0.2
+    if fit_intercept:
+        assert v.sum() == pytest.approx(total or 0.0, abs=1e-12)
+    else:
+        assert b == 0.0

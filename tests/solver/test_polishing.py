@@ -350,3 +350,13 @@ def test_refinement_carries_the_intercept_along(centred):
     error = problem.y - found.intercept - values - problem.mu * found.v
     np.testing.assert_allclose(error[exact.free], 0.0, atol=1e-11)
     np.testing.assert_allclose(found.v, exact.v, atol=1e-9)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_recovered_solution_has_the_fitted_values_of_its_coefficients(intercept):
+    case = Case(intercept=intercept)
+    fit = case.recover(case.solve())
+    values = (case.K @ fit.coefficients[:, 0])[ROWS]
+    np.testing.assert_allclose(fit.solution.fitted, values, atol=1e-10)
+    assert fit.solution.intercept == fit.intercept
+    np.testing.assert_allclose(case.problem.residuals(fit.solution), fit.residuals, atol=1e-12)
