@@ -209,3 +209,10 @@ def test_gap_is_that_of_the_conjugate(r, u):
     wanted = oracles.huber([r], 1.0)[0] + np.max(u * t - oracles.huber(t, 1.0)) - r * u
     found = _gap(np.array([r, r]), np.array([u, u]), np.array([1.0, 0.5]), 1.0)
     assert found == pytest.approx(1.5 * wanted, abs=1e-12)
+
+
+def test_nothing_vouches_for_an_objective_that_overflowed():
+    assert relative_gap(1.0, np.inf) == np.inf
+    assert relative_gap(0.0, np.nan) == np.inf
+    assert relative_gap(0.0, 0.0) == 0.0 and relative_gap(1.0, 0.0) == np.inf
+    assert relative_gap(1.0, 4.0) == 0.25
