@@ -219,17 +219,18 @@ def date_parts(dates: np.ndarray, origin: int) -> Matrix:
     """`DATE_PARTS` of datetime64[ns] dates, shape (n, 5); NaN for NaT."""
     gone = np.isnat(dates)
     known = np.where(gone, np.datetime64(origin, "ns"), dates)
-    days = known.astype("datetime64[D]")
-    years = known.astype("datetime64[Y]")
+    # By whole numbers: NumPy has no midnight of the first day that nanoseconds reach.
+    moments = known.astype(np.int64)
+    days = (moments // DAY).astype("datetime64[D]")
+    years = days.astype("datetime64[Y]")
     parts = np.stack(
         [
-            (known.astype(np.int64).astype(np.float64) - float(origin)) / DAY,
+            (moments.astype(np.float64) - float(origin)) / DAY,
             years.astype(np.int64) + 1970.0,
             (days - years.astype("datetime64[D]")).astype(np.int64) + 1.0,
             # Day 0 of the epoch was a Thursday.
             (days.astype(np.int64) + 3) % 7.0,
-            # Not a difference of dates: the first day's midnight is no number of nanoseconds.
-            (known.astype(np.int64) % DAY) / 3600e9,
+            (moments % DAY) / 3600e9,
         ],
         axis=1,
     )
