@@ -48,6 +48,8 @@ REFUSED = [
         lambda: HLRegressorCV(standardize=True).fit(X, Y, sample_weight=np.full(15, 1e308)),
         "sample_weight must be 0 or lie between",
     ),
+    (lambda: HLRegressorCV(cv=b"rbf").fit(X, Y), "cv must be None, a number of folds"),
+    (lambda: HLClassifierCV(cv="five").fit(X, Y > 0), "cv must be None, a number of folds"),
     (lambda: HLRegressorCV(cv=[np.nan, 1.0]).fit(X, Y), "cv must be None, a number of folds"),
     (lambda: HLClassifierCV(cv=[(0, [99])]).fit(X, Y > 0), "cv must be None, a number of"),
     (lambda: HLRegressor(alpha=1e308).fit(X, Y), "alpha must lie between"),

@@ -473,7 +473,8 @@ def splits_of(cv: Any, given: TrainingRows, *, classes: bool) -> Splits:
     missing = np.asarray(is_missing(y).reshape(len(y), -1).all(axis=1))
     labelled = np.flatnonzero(~missing)
     target = class_numbers(y, labelled) if classes else np.asarray(y, dtype=float)[labelled]
-    if hasattr(cv, "split") or isinstance(cv, int):
+    # Text can be split too.
+    if isinstance(cv, int) or (hasattr(cv, "split") and not isinstance(cv, (str, bytes))):
         splitter = check_cv(cv, target, classifier=classes)
         parts = splitter.split(_safe_indexing(X, labelled), target)
         pairs = [(labelled[train], labelled[test]) for train, test in parts]
