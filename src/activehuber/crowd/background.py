@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from activehuber._typing import Mask, Vector
-from activehuber.crowd.frames import Frames, Image, load_opencv
+from activehuber.crowd.frames import Frames, Image, cv2
 from activehuber.crowd.scene import LEAST_LEVELS, Scene, shrink
 from activehuber.runtime.messages import TableError
 
@@ -181,7 +181,6 @@ def emptiest(images: Sequence[Image], usual: Image | None = None) -> Image:
     """
     if len(images) == 1:
         return images[0]
-    cv2 = load_opencv()
     # At one exposure first, as in `empty_scene`.
     middle = median_image(images) if usual is None else usual
     evened = [_brightened(image, _gain(image, middle)) for image in images]
@@ -204,12 +203,11 @@ def emptiest(images: Sequence[Image], usual: Image | None = None) -> Image:
 
 def _apart(image: Image, other: Image) -> NDArray[np.uint8]:
     """Largest difference among the colours, shape (h, w)."""
-    return load_opencv().absdiff(image, other).max(axis=2)
+    return cv2.absdiff(image, other).max(axis=2)
 
 
 def _edges_around(image: Image, reach: float) -> Floats:
     """Mean gradient around every pixel, shape (h, w)."""
-    cv2 = load_opencv()
     size = np.minimum(cv2.magnitude(*strongest_gradients(image.astype(np.float32))), 300.0)
     return cv2.GaussianBlur(size, (0, 0), reach)
 
@@ -238,7 +236,6 @@ def noise_level(frames: Frames, scene: Scene, backgrounds: Backgrounds) -> float
 
 def difference(image: Image, background: Image, roi: Mask) -> tuple[Floats, Floats]:
     """The frame at the background's exposure (h, w, 3), and how far it is from it (h, w)."""
-    cv2 = load_opencv()
     # Every third pixel each way will do, unless the region is too thin for that.
     step = 3 if roi[::3, ::3].any() else 1
     some, empty = roi[::step, ::step], background.astype(np.float32)
@@ -253,7 +250,6 @@ def difference(image: Image, background: Image, roi: Mask) -> tuple[Floats, Floa
 
 def strongest_gradients(colours: Floats) -> tuple[Floats, Floats]:
     """Sobel gradients across and down, of the colour where they are largest, (h, w) both."""
-    cv2 = load_opencv()
     across, down = cv2.Sobel(colours, cv2.CV_32F, 1, 0), cv2.Sobel(colours, cv2.CV_32F, 0, 1)
     best_across, best_down = across[..., 0], down[..., 0]
     best = best_across**2 + best_down**2

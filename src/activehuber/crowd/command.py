@@ -17,7 +17,7 @@ from activehuber.crowd.background import Backgrounds, find_backgrounds, with_lev
 from activehuber.crowd.counter import Counter, fit_counter
 from activehuber.crowd.counts import Counts, counts_csv, read_counts
 from activehuber.crowd.features import Described, describe_frames, look_at, overlay
-from activehuber.crowd.frames import Frames, Image, load_opencv, open_frames, read_image
+from activehuber.crowd.frames import Frames, Image, cv2, open_frames, read_image
 from activehuber.crowd.model import CrowdModel, check_same_camera, load_model, model_bytes
 from activehuber.crowd.page import CrowdReport, FrameLine, Picture, render
 from activehuber.crowd.preparation import features_in_words
@@ -428,7 +428,6 @@ def _pictures(
 
 
 def _jpeg(image: Image) -> bytes:
-    cv2 = load_opencv()
     height, width = image.shape[:2]
     if width > PICTURE_WIDTH:
         size = (PICTURE_WIDTH, max(1, round(height * PICTURE_WIDTH / width)))
@@ -501,7 +500,7 @@ def _settings(model: CrowdModel) -> tuple[tuple[str, str], ...]:
         ("duality gap", ", ".join(f"{gap:.1e}" for gap in np.atleast_1d(gaps))),
         ("KKT residual", ", ".join(f"{left:.1e}" for left in np.atleast_1d(residuals))),
         ("activehuber", activehuber.__version__),
-        ("OpenCV", load_opencv().__version__),
+        ("OpenCV", cv2.__version__),
     )
 
 

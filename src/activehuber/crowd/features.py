@@ -35,7 +35,7 @@ from activehuber.crowd.background import (
     difference,
     strongest_gradients,
 )
-from activehuber.crowd.frames import Frame, Frames, Image, load_opencv
+from activehuber.crowd.frames import Frame, Frames, Image, cv2
 from activehuber.crowd.scene import MOTION, Scene, shrink
 from activehuber.data.rows import cores
 from activehuber.runtime.messages import TableError
@@ -92,7 +92,6 @@ class FrameDescription:
 
 def look_at(image: Image, background: Image, scene: Scene) -> FrameDescription:
     """Find what is not background in a frame of working size."""
-    cv2 = load_opencv()
     evened, apart = difference(image, background, scene.roi)
     grey = cv2.cvtColor(evened, cv2.COLOR_BGR2GRAY).astype(np.uint8)
     across, down = strongest_gradients(evened - background)
@@ -105,7 +104,7 @@ def look_at(image: Image, background: Image, scene: Scene) -> FrameDescription:
 
 def _without_specks(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """What of a mask squares of 2 × 2 cover; OpenCV's own opening would move it by a pixel."""
-    cv2, square = load_opencv(), np.ones((2, 2), np.uint8)
+    square = np.ones((2, 2), np.uint8)
     return cv2.dilate(cv2.erode(mask, square, anchor=(1, 1)), square, anchor=(0, 0))
 
 
@@ -139,7 +138,7 @@ def describe(
 
 def cells(values: np.ndarray, pixels: int = CELL_PIXELS) -> Vector:
     """Sums in the cells of a grid, shape (rows · columns,)."""
-    cv2, grid = load_opencv(), grid_of(values.shape, pixels)
+    grid = grid_of(values.shape, pixels)
     share = values.size / (grid[0] * grid[1])
     means = cv2.resize(values.astype(np.float32), grid[::-1], interpolation=cv2.INTER_AREA)
     return share * means.ravel().astype(float)
@@ -147,7 +146,6 @@ def cells(values: np.ndarray, pixels: int = CELL_PIXELS) -> Vector:
 
 def describe_size(look: FrameDescription, scene: Scene) -> list[Vector]:
     """Areas in cells; area, perimeter, its directions, their ratio and blobs in the whole."""
-    cv2 = load_opencv()
     area = 1.0 / scene.person**2
     soft = np.minimum(look.apart, FULL_DIFFERENCE) / FULL_DIFFERENCE * scene.roi
     maps = [cells(area * layer) for layer in (look.foreground, look.surely, soft)]
@@ -170,7 +168,6 @@ def quadrants(across: Floats, down: Floats) -> list[Mask]:
 
 def _blobs(look: FrameDescription, scene: Scene) -> float:
     """Connected pieces of foreground that are more than specks."""
-    cv2 = load_opencv()
     count, _, stats, centres = cv2.connectedComponentsWithStats(look.foreground)
     if count < 2:
         return 0.0
@@ -181,7 +178,6 @@ def _blobs(look: FrameDescription, scene: Scene) -> float:
 
 def describe_edges(look: FrameDescription, scene: Scene) -> list[Vector]:
     """Edges at three levels and Canny's in cells; directions in coarse cells; dimension."""
-    cv2 = load_opencv()
     length = scene.roi / scene.person
     strength = cv2.magnitude(look.across, look.down)
     maps = [cells((strength > factor * scene.level) * length) for factor in EDGE_LEVELS]
@@ -257,7 +253,6 @@ def co_occurrence(grey: NDArray[np.uint8], inside: Mask) -> Matrix:
 
 def describe_motion(look: FrameDescription, scene: Scene, flow: Floats) -> list[Vector]:
     """Area and gradients of what moves left and of what moves right, in cells and in all."""
-    cv2 = load_opencv()
     area, length = 1.0 / scene.person**2, 1.0 / scene.person
     clear = cv2.magnitude(look.across, look.down) > EDGE_LEVELS[0] * scene.level
     parts = []
@@ -270,7 +265,6 @@ def describe_motion(look: FrameDescription, scene: Scene, flow: Floats) -> list[
 
 def rightward_flow(before: NDArray[np.uint8], now: NDArray[np.uint8]) -> Floats:
     """Pixels that things in a grey frame have moved to the right, shape (h, w)."""
-    cv2 = load_opencv()
     finder = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_FAST)
     # Flow from now back to before, turned round: it then belongs to pixels of now.
     return -finder.calc(now, before, None)[..., 0]
@@ -379,7 +373,6 @@ def _features_of(
     look = look_at(image, backgrounds.near(frame.number), scene)
     flow = None
     if scene.motion:
-        cv2 = load_opencv()
         past = image if before is None or before.image is None else shrink(before.image, scene)
         flow = rightward_flow(*(cv2.cvtColor(p, cv2.COLOR_BGR2GRAY) for p in (past, image)))
     return describe(look, scene, flow)
@@ -390,7 +383,6 @@ def _in_order(
     pairs: Iterator[tuple[Frame, Frame | None]],
 ) -> Iterator[tuple[Frame, Any]]:
     """(frame, result) in order; a few frames at a time in threads, where OpenCV runs freely."""
-    cv2 = load_opencv()
     ahead = 4 * cores()
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
@@ -410,7 +402,6 @@ def _in_order(
 
 def overlay(image: Image, look: FrameDescription) -> Image:
     """The frame with its foreground tinted and outlined, to check by eye."""
-    cv2 = load_opencv()
     out = image.copy()
     inside = look.foreground > 0
     out[inside] = (0.5 * out[inside] + 0.5 * np.array([60, 160, 255])).astype(np.uint8)

@@ -41,6 +41,24 @@ SILENT = 0
 FFMPEG_LOG, FFMPEG_SILENT = "OPENCV_FFMPEG_LOGLEVEL", "-8"
 
 
+class _OpenCV:
+    """The module cv2, imported when something of it is needed: it is not always there."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__wrapped__":  # doctest asks whatever a module holds
+            raise AttributeError(name)
+        try:
+            import cv2
+        except ImportError:
+            raise TableError(
+                "activehuber crowd needs OpenCV: pip install 'activehuber[crowd,cli]'"
+            ) from None
+        return getattr(cv2, name)
+
+
+cv2: Any = _OpenCV()
+
+
 @dataclass(frozen=True)
 class Frame:
     """One frame, or why there is none.
@@ -119,17 +137,6 @@ class Frames:
             yield _sized(frame, self)
 
 
-def load_opencv() -> Any:
-    """The module cv2, or one line that says how to install it."""
-    try:
-        import cv2
-    except ImportError:
-        raise TableError(
-            "activehuber crowd needs OpenCV: pip install 'activehuber[crowd,cli]'"
-        ) from None
-    return cv2
-
-
 def open_frames(
     path: str | Path,
     progress: Callable[[float, str], None] | None = None,
@@ -154,7 +161,7 @@ def open_frames(
     Frames
     """
     path = Path(path)
-    load_opencv()
+    cv2.getVersionString()  # before anything is said about the path
     if path.is_dir():
         return _open_folder(path)
     if path.suffix.lower() in IMAGE_NAMES and path.is_file():
@@ -254,7 +261,6 @@ def read_image(path: str | Path) -> Image | None:
 
 def decode_image(content: NDArray[np.uint8]) -> Image | None:
     """Bytes of an image file, shape (n,), as `read_image` gives them."""
-    cv2 = load_opencv()
     if not len(content) or _is_cut_jpeg(content):
         return None
     with _quiet:
@@ -291,7 +297,6 @@ def _is_cut_jpeg(content: NDArray[np.uint8]) -> bool:
 
 def _open_video(path: Path, progress: Callable[[float, str], None], stride: int) -> Frames:
     with _capture(path) as capture:
-        cv2 = load_opencv()
         promised = capture.get(cv2.CAP_PROP_FRAME_COUNT)
         times = []
         # Containers may lie about their length; grabbing all is the only way to know.
@@ -365,7 +370,6 @@ def _each_of_video(frames: Frames, wanted: Sequence[int]) -> Iterator[Frame]:
 @contextmanager
 def _capture(path: Path) -> Iterator[Any]:
     """An open video, closed again in any case."""
-    cv2 = load_opencv()
     with _quiet, _quiet_ffmpeg():
         # An absolute path is never taken for a device, a pattern or an address.
         capture = cv2.VideoCapture(os.path.abspath(path))
@@ -414,7 +418,6 @@ def _sized(frame: Frame, frames: Frames) -> Frame:
 
 def opencv_logging() -> Any:
     """Where getLogLevel and setLogLevel are: OpenCV 5 has moved them."""
-    cv2 = load_opencv()
     return getattr(cv2.utils, "logging", cv2)
 
 
@@ -485,7 +488,6 @@ def write_images(
     int
         How many were written.
     """
-    cv2 = load_opencv()
     folder = Path(folder)
     count = 0
     for count, image in enumerate(images, 1):
@@ -521,7 +523,6 @@ def write_video(path: str | Path, images: Iterable[Image], fps: float) -> int:
 
 
 def _encode_video(path: Path, images: Iterable[Image], fps: float, codec: str) -> int:
-    cv2 = load_opencv()
     writer, shape, count = None, None, 0
     try:
         for image in images:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from activehuber._typing import Mask, Matrix
-from activehuber.crowd.frames import Image, load_opencv
+from activehuber.crowd.frames import Image, cv2
 from activehuber.runtime.messages import TableError
 
 # Pixels of a frame that is worked on; larger ones are made smaller first.
@@ -75,7 +75,6 @@ def make_scene(
     -------
     Scene
     """
-    cv2 = load_opencv()
     shape = working_shape(height, width)
     inside = np.ones(shape, dtype=bool)
     if roi is not None:
@@ -140,5 +139,4 @@ def shrink(image: Image, scene: Scene) -> Image:
     """A frame at the working size."""
     if image.shape[:2] == scene.roi.shape:
         return image
-    cv2 = load_opencv()
     return cv2.resize(image, scene.roi.shape[::-1], interpolation=cv2.INTER_AREA)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from activehuber._typing import Mask, Matrix, Vector
-from activehuber.crowd.frames import load_opencv
+from activehuber.crowd.frames import cv2
 
 if TYPE_CHECKING:
     from activehuber.crowd.frames import Image
@@ -282,7 +282,6 @@ def _slow_curve(n: int, rng: np.random.Generator) -> Vector:
 def _build_scene(
     height: int, width: int, perspective: float, rng: np.random.Generator
 ) -> SyntheticScene:
-    cv2 = load_opencv()
     rows = np.arange(height)
     top = FLOOR_TOP * height
     slope = (1.0 - perspective) * (rows - top) / (height - 1 - top)
@@ -311,7 +310,6 @@ def _build_scene(
 
 def _patches(height: int, width: int, size: int, rng: np.random.Generator) -> Matrix:
     """Smooth noise of shape (height, width) whose patches have about this size in pixels."""
-    cv2 = load_opencv()
     coarse = rng.standard_normal((height // size + 2, width // size + 2))
     return cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
 
@@ -557,7 +555,6 @@ def _draw(
     scene: SyntheticScene, walkers: Walkers, clothes: tuple[Clothes, ...], *, shadows: bool
 ) -> Image:
     """The plaza with people, from back to front, shape (height, width, 3)."""
-    cv2 = load_opencv()
     canvas = _cast_shadows(scene, walkers) if shadows else scene.background.copy()
     tall = walkers["tall"] * _height_at(scene, walkers["y"])
     walking = _is_walking(walkers)
@@ -577,7 +574,6 @@ def _draw(
 
 def _cast_shadows(scene: SyntheticScene, walkers: Walkers) -> Image:
     """The floor darkened where people keep the light off."""
-    cv2 = load_opencv()
     height, width = scene.roi.shape
     # Soft things need no more than half the pixels.
     light = np.full((height // 2, width // 2), 255, dtype=np.uint8)
@@ -653,7 +649,6 @@ def _shaded(colour: Colour, factor: float) -> Colour:
 
 def _limb(canvas: np.ndarray, start: End, end: End, colour: Colour) -> None:
     """A trapezium from one end to the other; an end is x, y and half its width."""
-    cv2 = load_opencv()
     (x, y, half), (to_x, to_y, to_half) = start, end
     corners = [(x - half, y), (x + half, y), (to_x + to_half, to_y), (to_x - to_half, to_y)]
     fine = np.array(corners) * (1 << SHIFT)
@@ -667,7 +662,6 @@ def _oval(
     colour: Colour,
     angle: float = 0.0,
 ) -> None:
-    cv2 = load_opencv()
     fine = 1 << SHIFT
     middle = int(centre[0] * fine), int(centre[1] * fine)
     half = int(axes[0] * fine), int(axes[1] * fine)
@@ -676,7 +670,6 @@ def _oval(
 
 def _through_lens(image: Image) -> Image:
     """A little out of focus, as cheap lenses are."""
-    cv2 = load_opencv()
     return cv2.GaussianBlur(image, (3, 3), 0.7)
 
 
@@ -684,7 +677,6 @@ def _expose(
     image: Image, gain: float, grain: NDArray[np.int16], seed: tuple[int, int]
 ) -> Image:
     """The image as the sensor gives it: light of this strength, and noise."""
-    cv2 = load_opencv()
     height, width = image.shape[:2]
     # A fresh cut of one large sheet of noise: as good as new noise, and much faster.
     down, across = np.random.default_rng(seed).integers(0, (61, 67))
