@@ -2,13 +2,13 @@
 
 import base64
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 import pytest
 
-from activehuber.crowd.page import CrowdReport, FrameLine, Picture, render
+from activehuber.crowd.page import CrowdReport, FrameCounts, Picture, render
 from tests.outline import NASTY, SCRIPT, Outline, check_policy
 
 LIMIT = 3_000_000
@@ -29,6 +29,29 @@ def a_picture(number, caption="", height=240, width=320):
         cv2.circle(overlay, place, int(size), (60, 60, 230), -1)
     return Picture(
         number, jpeg(image), jpeg(cv2.addWeighted(image, 0.5, overlay, 0.5, 0)), caption
+    )
+
+
+@dataclass(frozen=True)
+class FrameLine:
+    """One frame of a `FrameCounts`, None where it has NaN."""
+
+    number: int
+    given: float | None
+    count: float | None
+    lower: float | None
+    upper: float | None
+    verdict: str
+
+
+def counts_of(lines):
+    """All frames as a report has them."""
+    names = ("given", "count", "lower", "upper")
+    columns = [[getattr(line, name) for line in lines] for name in names]
+    return FrameCounts(
+        np.array([line.number for line in lines], dtype=int),
+        *(np.array(column, dtype=float) for column in columns),
+        np.array([line.verdict == "flagged" for line in lines], dtype=bool),
     )
 
 
@@ -63,7 +86,7 @@ def a_report(frames=None, **changes):
         "source": "frames/",
         "facts": (("Frames", f"{len(frames):,}"), ("Given", "160"), ("Mean count", "32.1")),
         "target_names": ("count",),
-        "frames": frames,
+        "frames": counts_of(frames),
         "flagged": tuple(a_picture(k, "Far above its neighbours.") for k in flagged[:24]),
         "samples": tuple(a_picture(line.number) for line in frames[:: len(frames) // 3 + 1]),
         "skipped": ("frame 12 (seq_000012.jpg) cannot be read",),
@@ -396,18 +419,3 @@ def test_text_that_is_no_unicode_is_replaced():
 
 def test_render_is_pure():
     assert render(a_report()) == render(a_report())
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (lambda: a_line(1, verdict="perhaps"), "verdict must be one of"),
-        (lambda: a_report((a_line(2), a_line(1))), "increasing number"),
-        (lambda: a_report((a_line(1), a_line(1))), "increasing number"),
-        (lambda: a_report(flagged=(a_picture(5),)), "frame 5 has a picture in flagged"),
-        (lambda: a_report(flagged=(a_picture(37),) * 2), "each frame once"),
-    ],
-)
-def test_wrong_reports_are_refused(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        wrong()

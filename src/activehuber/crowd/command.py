@@ -19,7 +19,7 @@ from activehuber.crowd.counts import Counts, counts_csv, read_counts
 from activehuber.crowd.features import Described, describe_frames, look_at, overlay
 from activehuber.crowd.frames import Frames, Image, cv2, open_frames, read_image
 from activehuber.crowd.model import CrowdModel, check_same_camera, load_model, model_bytes
-from activehuber.crowd.page import CrowdReport, FrameLine, Picture, render
+from activehuber.crowd.page import CrowdReport, FrameCounts, Picture, render
 from activehuber.crowd.preparation import features_in_words
 from activehuber.crowd.scene import Scene, make_scene, perspective_line, shrink
 from activehuber.runtime.messages import TableError, first_line, listed
@@ -380,18 +380,11 @@ def _page(
     counted: Counted, model: CrowdModel, backgrounds: Backgrounds, *, table: str, source: str
 ) -> str:
     frames, counter = counted.frames, model.counter
-    columns = (counted.given, *(counted.columns[name] for name in ("count", "lower", "upper")))
-    bad = set(counted.flagged.tolist())
-    lines = []
-    for number, given, value, lower, upper in zip(
-        frames.numbers, *(column.tolist() for column in columns), strict=True
-    ):
-        verdict = "kept" if given == given else "uncounted"
-        verdict = "flagged" if number in bad else verdict
-        verdict = "skipped" if value != value else verdict
-        lines.append(FrameLine(number, given, value, lower, upper, verdict))
+    numbers = np.array(frames.numbers)
+    given, bad = counted.given, np.isin(numbers, counted.flagged)
+    columns = {name: counted.columns[name] for name in ("count", "lower", "upper")}
     shown = counted.flagged[:MOST_FLAGGED].tolist()
-    readable = np.array(frames.numbers)[np.isfinite(counted.columns["count"])]
+    readable = numbers[np.isfinite(counted.columns["count"])]
     samples = readable[np.linspace(0, len(readable) - 1, SAMPLES).astype(int)]
     drawn = _pictures(frames, model.scene, backgrounds, {*shown, *samples.tolist()})
     report = CrowdReport(
@@ -399,7 +392,7 @@ def _page(
         source=source,
         facts=_facts(counted, model),
         target_names=counter.names,
-        frames=tuple(lines),
+        frames=FrameCounts(numbers, given, **columns, flagged=bad),
         flagged=tuple(drawn[number] for number in shown),
         samples=tuple(drawn[number] for number in dict.fromkeys(samples.tolist())),
         skipped=counted.notes,

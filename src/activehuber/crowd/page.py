@@ -8,13 +8,9 @@ here, the pictures are inside the page, and its Content-Security-Policy forbids 
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
-from itertools import pairwise
-from string import Template
-from typing import TypeAlias
+from functools import cached_property
 
 import numpy as np
 
@@ -26,17 +22,14 @@ from activehuber.report.markup import (
     cross,
     definitions,
     dots,
+    fill_page,
     format_number,
     html_text,
     plot,
-    policy,
-    resource,
     section,
     sentence_list,
     settings_list,
 )
-
-VERDICTS = ("flagged", "kept", "uncounted", "skipped")
 
 # What keeps the page below 3 MB, whatever the sequence holds. Bytes are those of base64.
 FLAGGED_BYTES = 1_400_000
@@ -53,38 +46,71 @@ SHORT_LIST = 30
 
 
 @dataclass(frozen=True)
-class FrameLine:
-    """One frame: what was given, what was counted, and what to think of it.
+class FrameCounts:
+    """n frames: what was given, what was counted, and what to think of it.
 
-    NaN and infinities are taken as None.
+    Infinities are taken as NaN, which stands for what there is not.
 
     Attributes
     ----------
-    number : int
-        Of the frame, from 1.
-    given : float or None
-        None: uncounted.
-    count : float or None
-        What the model counts; None: the frame could not be read.
-    lower, upper : float or None
+    number : ndarray of shape (n,), int
+        Of the frames, from 1, increasing.
+    given : ndarray of shape (n,)
+        NaN: uncounted.
+    count : ndarray of shape (n,)
+        What the model counts; NaN: the frame could not be read.
+    lower, upper : ndarray of shape (n,)
         Ends of the interval around `count`.
-    verdict : {"flagged", "kept", "uncounted", "skipped"}
+    flagged : ndarray of shape (n,), bool
+        Frames whose given count is flagged.
     """
 
-    number: int
-    given: float | None
-    count: float | None
-    lower: float | None
-    upper: float | None
-    verdict: str
+    number: np.ndarray
+    given: Vector
+    count: Vector
+    lower: Vector
+    upper: Vector
+    flagged: Mask
 
     def __post_init__(self) -> None:
-        if self.verdict not in VERDICTS:
-            raise ValueError(f"verdict must be one of {VERDICTS}, got {self.verdict!r}")
         for name in ("given", "count", "lower", "upper"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                object.__setattr__(self, name, None)
+            values = getattr(self, name)
+            object.__setattr__(self, name, np.where(np.isfinite(values), values, np.nan))
+
+    @cached_property
+    def decimals(self) -> int:
+        """Decimals of the counts of this page: among few people, tenths matter."""
+        counts = self.count[~np.isnan(self.count)]
+        return 0 if len(counts) and float(np.median(counts)) >= 20 else 1
+
+    @cached_property
+    def distance(self) -> Vector:
+        """How far the given counts lie from the model's, shape (n,)."""
+        return np.nan_to_num(np.abs(self.given - self.count))
+
+    def place(self, number: int) -> int:
+        """Where a frame is among all."""
+        return int(np.searchsorted(self.number, number))
+
+    def given_at(self, i: int) -> str:
+        """A given count as text."""
+        whole = float(self.given[i]).is_integer()
+        return format_number(self.given[i], 0 if whole else max(self.decimals, 1))
+
+    def expected_at(self, i: int) -> str:
+        """A count and its interval: "31 (27–35)"."""
+        ends = self.lower[i], self.upper[i]
+        count, lower, upper = (format_number(v, self.decimals) for v in (self.count[i], *ends))
+        if np.isnan(ends).any():
+            return count
+        # A dash beside a minus sign cannot be read.
+        between = "–" if ends[0] >= 0 else " to "
+        return f"{count} ({lower}{between}{upper})"
+
+    def summary_at(self, i: int) -> str:
+        """A frame in a few words."""
+        given, expected = self.given_at(i), self.expected_at(i)
+        return f"frame {self.number[i]}: given {given}, expected {expected}"
 
 
 @dataclass(frozen=True)
@@ -123,8 +149,8 @@ class CrowdReport:
         The large figures at the top, 12 at most.
     target_names : tuple of str
         One name, or those whose sum the counts are, for example ("left", "right").
-    frames : tuple of FrameLine
-        Every frame, by increasing number.
+    frames : FrameCounts
+        Every frame.
     flagged : tuple of Picture
         Frames whose given count is flagged, worst first. Those of `frames` that have no
         picture here are listed without one.
@@ -148,7 +174,7 @@ class CrowdReport:
     source: str
     facts: tuple[tuple[str, str], ...]
     target_names: tuple[str, ...]
-    frames: tuple[FrameLine, ...]
+    frames: FrameCounts
     flagged: tuple[Picture, ...] = ()
     samples: tuple[Picture, ...] = ()
     skipped: tuple[str, ...] = ()
@@ -157,20 +183,6 @@ class CrowdReport:
     remarks: tuple[str, ...] = ()
     table: str = "counts.csv"
     flagged_table: str = ""
-
-    def __post_init__(self) -> None:
-        numbers = [line.number for line in self.frames]
-        if any(a >= b for a, b in pairwise(numbers)):
-            raise ValueError("frames must come by increasing number, each once")
-        if len({picture.number for picture in self.flagged}) < len(self.flagged):
-            raise ValueError("flagged must hold each frame once")
-        known = {line.number for line in self.frames if line.verdict == "flagged"}
-        for picture in self.flagged:
-            if picture.number not in known:
-                raise ValueError(
-                    f"frame {picture.number} has a picture in flagged, "
-                    'but its verdict is not "flagged"'
-                )
 
 
 def render(report: CrowdReport) -> str:
@@ -186,24 +198,17 @@ def render(report: CrowdReport) -> str:
         To be written as UTF-8. Below 3 MB: a long sequence is drawn in steps, and pictures
         that do not fit give way to a line of text.
     """
-    style, script = resource("common.css", "crowd.css"), resource("theme.js", "crowd.js")
-    lines = {line.number: line for line in report.frames}
-    decimals = _decimals(report.frames)
     cards, used = _fitting(report.flagged, FLAGGED_BYTES)
-    headline = _headline(report.frames)
-    return Template(resource("crowd.html")).substitute(
-        policy=policy(style, script),
-        page_title=html_text(f"{headline} – {report.title}"),
-        style=style,
-        script=script,
-        title=html_text(report.title),
+    return fill_page(
+        "crowd",
+        report.title,
+        _headline(report.frames),
         source=html_text(report.source),
-        headline=escape(headline),
         facts=definitions(report.facts[:MAX_FACTS], "figures", LONGEST_CELL),
-        findings=_findings(report, decimals),
-        plot=_counts_plot(report, cards, decimals),
-        flagged=_flagged(report, cards, lines, decimals),
-        samples=_samples(report, lines, PICTURE_BYTES - used, decimals),
+        findings=_findings(report),
+        plot=_counts_plot(report.frames, cards),
+        flagged=_flagged(report, cards),
+        samples=_samples(report, PICTURE_BYTES - used),
         skipped=_skipped(report),
         settings=section("Settings", settings_list(report.settings)),
         privacy=_privacy(report),
@@ -217,15 +222,10 @@ def _plural(n: int, one: str, many: str) -> str:
     return f"{n:,} {one if n == 1 else many}"
 
 
-def _flagged_lines(frames: Sequence[FrameLine]) -> list[FrameLine]:
-    return [line for line in frames if line.verdict == "flagged"]
-
-
-def _headline(frames: Sequence[FrameLine]) -> str:
-    n_given = sum(line.given is not None for line in frames)
-    n_flagged = len(_flagged_lines(frames))
+def _headline(frames: FrameCounts) -> str:
+    n_given, n_flagged = int(np.sum(~np.isnan(frames.given))), int(frames.flagged.sum())
     if not n_given:
-        n_counted = sum(line.count is not None for line in frames)
+        n_counted = int(np.sum(~np.isnan(frames.count)))
         return _plural(n_counted, "frame is", "frames are") + " counted"
     if n_flagged:
         counts, are = "count" if n_given == 1 else "counts", "is" if n_flagged == 1 else "are"
@@ -235,14 +235,13 @@ def _headline(frames: Sequence[FrameLine]) -> str:
     return f"All {n_given:,} given counts are kept"
 
 
-def _findings(report: CrowdReport, decimals: int) -> str:
+def _findings(report: CrowdReport) -> str:
     """Where the sequence is emptiest and fullest, and where to find the rest."""
-    found = list(report.remarks)
-    counted = [line for line in report.frames if line.count is not None]
-    if counted:
-        ends = [pick(counted, key=lambda line: line.count or 0.0) for pick in (min, max)]
+    found, frames = list(report.remarks), report.frames
+    if not np.isnan(frames.count).all():
         least, most = (
-            f"{format_number(line.count, decimals)} (frame {line.number})" for line in ends
+            f"{format_number(frames.count[i], frames.decimals)} (frame {frames.number[i]})"
+            for i in (np.nanargmin(frames.count), np.nanargmax(frames.count))
         )
         found.append(f"The smallest count is {least}, the largest {most}.")
     if len(report.target_names) > 1:
@@ -261,7 +260,7 @@ def _privacy(report: CrowdReport) -> str:
 
 
 def _skipped(report: CrowdReport) -> str:
-    n_skipped = sum(line.verdict == "skipped" for line in report.frames)
+    n_skipped = int(np.isnan(report.frames.count).sum())
     text = ""
     if n_skipped:
         frames, have = ("frame", "has") if n_skipped == 1 else ("frames", "have")
@@ -270,45 +269,6 @@ def _skipped(report: CrowdReport) -> str:
         text = "No frame was skipped."
     note = f'<p class="note">{html_text(text)}</p>' if text else ""
     return section("Skipped frames", note + sentence_list(report.skipped))
-
-
-# --- numbers --------------------------------------------------------------------------------
-
-
-def _decimals(frames: Sequence[FrameLine]) -> int:
-    """Decimals of the counts of this page: among few people, tenths matter."""
-    counts = [line.count for line in frames if line.count is not None]
-    return 0 if counts and float(np.median(counts)) >= 20 else 1
-
-
-def _given(line: FrameLine, decimals: int) -> str:
-    whole = line.given is not None and float(line.given).is_integer()
-    return format_number(line.given, 0 if whole else max(decimals, 1))
-
-
-def _expected(line: FrameLine, decimals: int) -> str:
-    """A count and its interval: "31 (27–35)"."""
-    count = format_number(line.count, decimals)
-    if line.lower is None or line.upper is None:
-        return count
-    # A dash beside a minus sign cannot be read.
-    between = "–" if line.lower >= 0 else " to "
-    lower, upper = (format_number(end, decimals) for end in (line.lower, line.upper))
-    return f"{count} ({lower}{between}{upper})"
-
-
-def _summary(line: FrameLine, decimals: int) -> str:
-    return (
-        f"frame {line.number}: given {_given(line, decimals)}, "
-        f"expected {_expected(line, decimals)}"
-    )
-
-
-def _distance(line: FrameLine) -> float:
-    """How far the given count lies from the model's."""
-    if line.given is None or line.count is None:
-        return 0.0
-    return abs(line.given - line.count)
 
 
 # --- pictures -------------------------------------------------------------------------------
@@ -350,47 +310,37 @@ def _pair(picture: Picture) -> list[tuple[bytes, str]]:
     ]
 
 
-def _flagged(
-    report: CrowdReport,
-    cards: Sequence[Picture],
-    lines: dict[int, FrameLine],
-    decimals: int,
-) -> str:
+def _flagged(report: CrowdReport, cards: Sequence[Picture]) -> str:
     """A card for each count that is flagged and has pictures; the others as a list."""
-    flagged = _flagged_lines(report.frames)
-    if not flagged:
+    frames = report.frames
+    if not frames.flagged.any():
         said = "No counts were given: there was nothing to flag."
-        if any(line.given is not None for line in report.frames):
+        if not np.isnan(frames.given).all():
             said = "Every given count was kept."
         return f'<p class="note">{said}</p>'
-    shown = {picture.number for picture in cards}
-    body = "".join(
-        _card(
-            f"frame-{picture.number}",
-            f"Frame {picture.number}: given "
-            f'<span class="given-count">{_given(lines[picture.number], decimals)}</span>, '
-            f"expected {_expected(lines[picture.number], decimals)}",
-            picture.caption,
-            _pair(picture),
-        )
-        for picture in cards
-    )
+    body = ""
+    for picture in cards:
+        i = frames.place(picture.number)
+        given = f'<span class="given-count">{frames.given_at(i)}</span>'
+        heading = f"Frame {picture.number}: given {given}, expected {frames.expected_at(i)}"
+        body += _card(f"frame-{picture.number}", heading, picture.caption, _pair(picture))
     note = "In brackets the interval of the expected count."
     if report.flagged_table:
         note += f" All of them are in {html_text(report.flagged_table)} as well."
     if cards:
         body = f'<div class="cards">\n{body}</div>'
         note = "Worst first: the frame, then the same with its foreground tinted. " + note
-    rest = [line for line in flagged if line.number not in shown]
-    return f'<p class="note">{note}</p>\n{body}{_rest(rest, bool(cards), decimals)}'
+    shown = [picture.number for picture in cards]
+    rest = np.flatnonzero(frames.flagged & ~np.isin(frames.number, shown))
+    return f'<p class="note">{note}</p>\n{body}{_rest(frames, rest, bool(cards))}'
 
 
-def _rest(rest: Sequence[FrameLine], more: bool, decimals: int) -> str:
+def _rest(frames: FrameCounts, rest: np.ndarray, more: bool) -> str:
     """The counts that are flagged and have no card, those farthest out first."""
-    if not rest:
+    if not len(rest):
         return ""
-    ordered = sorted(rest, key=_distance, reverse=True)
-    items = "".join(f"<li>{_summary(line, decimals)}</li>" for line in ordered[:MAX_LISTED])
+    ordered = _farthest_first(frames, rest)[:MAX_LISTED]
+    items = "".join(f"<li>{frames.summary_at(i)}</li>" for i in ordered)
     if len(rest) > MAX_LISTED:
         items += f"<li>… and {len(rest) - MAX_LISTED:,} nearer to the model.</li>"
     said = _plural(len(rest), "count is", "counts are")
@@ -403,14 +353,20 @@ def _rest(rest: Sequence[FrameLine], more: bool, decimals: int) -> str:
     )
 
 
-def _sample_heading(number: int, line: FrameLine | None, decimals: int) -> str:
-    if line is None or line.count is None:
+def _farthest_first(frames: FrameCounts, index: np.ndarray) -> np.ndarray:
+    """Indices of frames, those first whose given count is farthest out."""
+    return index[np.argsort(-frames.distance[index], kind="stable")]
+
+
+def _sample_heading(number: int, frames: FrameCounts) -> str:
+    i = frames.place(number)
+    if np.isnan(frames.count[i]):
         return f"Frame {number}: not counted"
-    given = "" if line.given is None else f"given {_given(line, decimals)}, "
-    return f"Frame {number}: {given}counted {_expected(line, decimals)}"
+    given = "" if np.isnan(frames.given[i]) else f"given {frames.given_at(i)}, "
+    return f"Frame {number}: {given}counted {frames.expected_at(i)}"
 
 
-def _samples(report: CrowdReport, lines: dict[int, FrameLine], room: int, decimals: int) -> str:
+def _samples(report: CrowdReport, room: int) -> str:
     """The foreground check: nothing if there is nothing to look at."""
     body = ""
     if report.background and _base64_bytes(report.background) <= room:
@@ -422,15 +378,10 @@ def _samples(report: CrowdReport, lines: dict[int, FrameLine], room: int, decima
             [(report.background, "The background, without people")],
         )
     shown, _ = _fitting(report.samples, room)
-    pairs = "".join(
-        _card(
-            f"sample-{k}",
-            _sample_heading(picture.number, lines.get(picture.number), decimals),
-            picture.caption,
-            _pair(picture),
-        )
-        for k, picture in enumerate(shown, start=1)
-    )
+    pairs = ""
+    for k, picture in enumerate(shown, start=1):
+        heading = _sample_heading(picture.number, report.frames)
+        pairs += _card(f"sample-{k}", heading, picture.caption, _pair(picture))
     left_out = len(report.samples) - len(shown)
     left_out += bool(report.background and not body)
     if not (pairs or body or left_out):
@@ -453,39 +404,25 @@ def _samples(report: CrowdReport, lines: dict[int, FrameLine], room: int, decima
 # --- the curve ------------------------------------------------------------------------------
 
 
-# Columns number, given, count, lower and upper of frames, NaN where there is none.
-Series: TypeAlias = dict[str, Vector]
+def _stepped(frames: FrameCounts) -> tuple[np.ndarray, Vector, Vector, Vector]:
+    """Numbers, counts and intervals; long sequences in `MAX_STEPS` steps of two points.
 
-
-def _series(frames: Sequence[FrameLine]) -> Series:
-    names = ("number", "given", "count", "lower", "upper")
-    return {
-        name: np.array([getattr(line, name) for line in frames], dtype=float) for name in names
-    }
-
-
-def _stepped(series: Series) -> Series:
-    """A long sequence in `MAX_STEPS` steps of two points, its smallest and largest count.
-
-    The interval of a step reaches from the lowest to the highest end of those in it.
+    The points of a step are its smallest and largest count, and its interval reaches from the
+    lowest to the highest end of those in it.
     """
-    n = len(series["number"])
+    n = len(frames.number)
     if n <= 2 * MAX_STEPS:
-        return series
+        return frames.number, frames.count, frames.lower, frames.upper
     starts = np.arange(MAX_STEPS) * n // MAX_STEPS
     ends = np.append(starts[1:], n) - 1
     # fmin and fmax pass over what is missing.
-    low, high = (pick.reduceat(series["count"], starts) for pick in (np.fmin, np.fmax))
-
-    def interleave(first: Vector, second: Vector) -> Vector:
-        return np.column_stack([first, second]).ravel()
-
-    return {
-        "number": interleave(series["number"][starts], series["number"][ends]),
-        "count": interleave(low, high),
-        "lower": np.repeat(np.fmin.reduceat(series["lower"], starts), 2),
-        "upper": np.repeat(np.fmax.reduceat(series["upper"], starts), 2),
-    }
+    points = [pick.reduceat(frames.count, starts) for pick in (np.fmin, np.fmax)]
+    return (
+        frames.number[np.column_stack([starts, ends]).ravel()],
+        np.column_stack(points).ravel(),
+        np.repeat(np.fmin.reduceat(frames.lower, starts), 2),
+        np.repeat(np.fmax.reduceat(frames.upper, starts), 2),
+    )
 
 
 def _runs(number: Vector, usable: Mask) -> list[np.ndarray]:
@@ -505,44 +442,26 @@ def _chain(x: np.ndarray, y: np.ndarray) -> str:
     return " ".join(f"{a:g} {b:g}" for a, b in zip(x, y, strict=True))
 
 
-def _curve(series: Series, x_axis: Axis, y_axis: Axis) -> str:
+def _curve(frames: FrameCounts, x_axis: Axis, y_axis: Axis) -> str:
     """The counts as a line and their intervals as a band."""
-    stepped = _stepped(series)
-    x = np.round(1000 * x_axis.place(stepped["number"]), 1)
-    y, lower, upper = (
-        np.round(1000 * (1 - y_axis.place(values)), 1)
-        for values in (stepped["count"], stepped["lower"], stepped["upper"])
-    )
+    number, *heights = _stepped(frames)
+    x = np.round(1000 * x_axis.place(number), 1)
+    y, lower, upper = (np.round(1000 * (1 - y_axis.place(values)), 1) for values in heights)
     with_interval = np.isfinite(y) & np.isfinite(lower) & np.isfinite(upper)
     band = "".join(
         f"M{_chain(x[run], upper[run])} {_chain(x[run][::-1], lower[run][::-1])}Z"
-        for run in _runs(stepped["number"], with_interval)
+        for run in _runs(number, with_interval)
     )
     # A frame between two holes is a dot: a stroke without length.
     line = "".join(
         f"M{_chain(x[run], y[run])}" + ("h0" if len(run) == 1 else "")
-        for run in _runs(stepped["number"], np.isfinite(y))
+        for run in _runs(number, np.isfinite(y))
     )
     return (
         '<svg class="curve" viewBox="0 0 1000 1000" preserveAspectRatio="none" '
         f'width="100%" height="100%"><path class="interval" d="{band}"/>'
         f'<path class="line" d="{line}"/></svg>'
     )
-
-
-def _evenly(index: np.ndarray, most: int) -> np.ndarray:
-    """At most so many of the indices, evenly spread."""
-    if len(index) <= most:
-        return index
-    return index[np.arange(most) * len(index) // most]
-
-
-def _farthest(frames: Sequence[FrameLine], index: np.ndarray, most: int) -> np.ndarray:
-    """At most so many of the indices, those whose given count is farthest out."""
-    if len(index) <= most:
-        return index
-    distance = np.array([_distance(frames[i]) for i in index])
-    return np.sort(index[np.argsort(-distance, kind="stable")[:most]])
 
 
 def _drawn_of(names: str, drawn: int, of: int) -> str:
@@ -571,53 +490,40 @@ def _legend(n_kept: int, n_flagged: int) -> str:
     return f'<ul class="legend">{items}</ul>'
 
 
-def _crosses(
-    frames: Sequence[FrameLine], x: Vector, y: Vector, linked: set[int], decimals: int
-) -> str:
-    """Marks of the given counts that are flagged; those with a card lead to it."""
-    marks = "".join(
-        cross(
-            a,
-            b,
-            line.number if line.number in linked else None,
-            _summary(line, decimals).capitalize(),
-        )
-        for line, a, b in zip(frames, x, y, strict=True)
-    )
-    return f'<g class="crosses">{marks}</g>'
-
-
-def _counts_plot(report: CrowdReport, cards: Sequence[Picture], decimals: int) -> str:
+def _counts_plot(frames: FrameCounts, cards: Sequence[Picture]) -> str:
     """Counts over time: model and interval, given counts, and flagged ones."""
-    frames, series = report.frames, _series(report.frames)
-    if not np.isfinite(series["count"]).any():
+    if np.isnan(frames.count).all():
         return '<p class="note">No frame could be counted: there is nothing to draw.</p>'
-    model = np.concatenate([series["count"], series["lower"], series["upper"]])
-    x_axis = Axis(series["number"][0] - 0.5, series["number"][-1] + 0.5, whole=True)
-    y_axis = axis_for(np.concatenate([model, series["given"]]), model, (0.0,))
-    has_given = np.isfinite(series["given"])
-    flagged = np.array([line.verdict == "flagged" for line in frames]) & has_given
-    kept, gone = np.flatnonzero(has_given & ~flagged), np.flatnonzero(flagged)
-    dotted = _evenly(kept, MAX_GIVEN_MARKS)
-    crossed = _farthest(frames, gone, MAX_FLAGGED_MARKS)
-    marked = series["given"][np.concatenate([dotted, crossed])]
+    model = np.concatenate([frames.count, frames.lower, frames.upper])
+    x_axis = Axis(frames.number[0] - 0.5, frames.number[-1] + 0.5, whole=True)
+    y_axis = axis_for(np.concatenate([model, frames.given]), model, (0.0,))
+    has_given = ~np.isnan(frames.given)
+    kept = np.flatnonzero(has_given & ~frames.flagged)
+    gone = np.flatnonzero(has_given & frames.flagged)
+    dotted = kept
+    if len(kept) > MAX_GIVEN_MARKS:  # evenly spread
+        dotted = kept[np.arange(MAX_GIVEN_MARKS) * len(kept) // MAX_GIVEN_MARKS]
+    crossed = np.sort(_farthest_first(frames, gone)[:MAX_FLAGGED_MARKS])
+    marked = frames.given[np.concatenate([dotted, crossed])]
     outside = int(np.sum((marked < y_axis.low) | (marked > y_axis.high)))
-    x, y = x_axis.place(series["number"]), y_axis.place(series["given"])
-    layers = [dots(x[dotted], y[dotted]), _curve(series, x_axis, y_axis)]
+    x, y = x_axis.place(frames.number), y_axis.place(frames.given)
+    layers = [dots(x[dotted], y[dotted]), _curve(frames, x_axis, y_axis)]
     # The line is thin and goes above the dots; drawn in steps it would hide them.
-    layers = layers[::-1] if len(frames) > 2 * MAX_STEPS else layers
+    layers = layers[::-1] if len(frames.number) > 2 * MAX_STEPS else layers
+    # Crosses of counts with a card lead to it.
     linked = {picture.number for picture in cards}
-    layers.append(
-        _crosses([frames[i] for i in crossed], x[crossed], y[crossed], linked, decimals)
-    )
+    crosses = ""
+    for i in crossed:
+        line = frames.number[i] if frames.number[i] in linked else None
+        crosses += cross(x[i], y[i], line, frames.summary_at(i).capitalize())
     return plot(
         "counts",
         "Counts over time",
-        _caption(len(frames), outside)
+        _caption(len(frames.number), outside)
         + _drawn_of("given counts that are kept", len(dotted), len(kept))
         + _drawn_of("given counts that are flagged", len(crossed), len(gone)),
         ("Frame", "Count"),
         (x_axis, y_axis),
-        "".join(layers),
+        "".join(layers) + f'<g class="crosses">{crosses}</g>',
         _legend(len(kept), len(gone)),
     )
