@@ -57,7 +57,6 @@ def test_axe_finds_nothing_where_nothing_is_flagged(show, make):
 def test_texts_of_the_user_are_inert(show):
     page = show(nasty_report())
     assert page.locator("header .name").all_inner_texts() == [NASTY, SCRIPT]
-    assert page.locator(".card .why").first.inner_text() == NASTY
     assert page.evaluate("document.scripts.length") == 1
     pictures = "[...document.images].every((image) => image.src.startsWith('data:image/jpeg'))"
     assert page.evaluate(pictures)

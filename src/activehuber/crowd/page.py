@@ -38,8 +38,6 @@ MAX_STEPS = 1_500
 MAX_GIVEN_MARKS = 3_000
 MAX_FLAGGED_MARKS = 800
 MAX_LISTED = 500
-MAX_FACTS = 12
-LONGEST_CAPTION = 300
 
 # Up to so many counts that are flagged, a list of them stands open.
 SHORT_LIST = 30
@@ -49,7 +47,7 @@ SHORT_LIST = 30
 class FrameCounts:
     """n frames: what was given, what was counted, and what to think of it.
 
-    Infinities are taken as NaN, which stands for what there is not.
+    At least one is counted. Infinities are taken as NaN, which stands for what there is not.
 
     Attributes
     ----------
@@ -80,8 +78,7 @@ class FrameCounts:
     @cached_property
     def decimals(self) -> int:
         """Decimals of the counts of this page: among few people, tenths matter."""
-        counts = self.count[~np.isnan(self.count)]
-        return 0 if len(counts) and float(np.median(counts)) >= 20 else 1
+        return 0 if np.nanmedian(self.count) >= 20 else 1
 
     @cached_property
     def distance(self) -> Vector:
@@ -125,14 +122,11 @@ class Picture:
         JPEG, at most about 320 pixels wide.
     overlay : bytes
         JPEG of the same with the foreground tinted.
-    caption : str
-        A sentence, or empty.
     """
 
     number: int
     image: bytes
     overlay: bytes
-    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,11 +140,13 @@ class CrowdReport:
     source : str
         What the counts came from: a file with given counts, or a model.
     facts : tuple of (name, value)
-        The large figures at the top, 12 at most.
+        The large figures at the top.
     target_names : tuple of str
         One name, or those whose sum the counts are, for example ("left", "right").
     frames : FrameCounts
         Every frame.
+    background : bytes
+        JPEG.
     flagged : tuple of Picture
         Frames whose given count is flagged, worst first. Those of `frames` that have no
         picture here are listed without one.
@@ -160,8 +156,6 @@ class CrowdReport:
         Problems, one sentence each.
     settings : tuple of (name, value)
         Parameters, versions, seed.
-    background : bytes or None
-        JPEG.
     remarks : tuple of str
         Sentences on how to read the facts.
     table : str, default="counts.csv"
@@ -175,11 +169,11 @@ class CrowdReport:
     facts: tuple[tuple[str, str], ...]
     target_names: tuple[str, ...]
     frames: FrameCounts
+    background: bytes
     flagged: tuple[Picture, ...] = ()
     samples: tuple[Picture, ...] = ()
     skipped: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
-    background: bytes | None = None
     remarks: tuple[str, ...] = ()
     table: str = "counts.csv"
     flagged_table: str = ""
@@ -204,14 +198,13 @@ def render(report: CrowdReport) -> str:
         report.title,
         _headline(report.frames),
         source=html_text(report.source),
-        facts=definitions(report.facts[:MAX_FACTS], "figures", LONGEST_CELL),
+        facts=definitions(report.facts, "figures", LONGEST_CELL),
         findings=_findings(report),
         plot=_counts_plot(report.frames, cards),
         flagged=_flagged(report, cards),
         samples=_samples(report, PICTURE_BYTES - used),
         skipped=_skipped(report),
         settings=section("Settings", settings_list(report.settings)),
-        privacy=_privacy(report),
     )
 
 
@@ -238,12 +231,11 @@ def _headline(frames: FrameCounts) -> str:
 def _findings(report: CrowdReport) -> str:
     """Where the sequence is emptiest and fullest, and where to find the rest."""
     found, frames = list(report.remarks), report.frames
-    if not np.isnan(frames.count).all():
-        least, most = (
-            f"{format_number(frames.count[i], frames.decimals)} (frame {frames.number[i]})"
-            for i in (np.nanargmin(frames.count), np.nanargmax(frames.count))
-        )
-        found.append(f"The smallest count is {least}, the largest {most}.")
+    least, most = (
+        f"{format_number(frames.count[i], frames.decimals)} (frame {frames.number[i]})"
+        for i in (np.nanargmin(frames.count), np.nanargmax(frames.count))
+    )
+    found.append(f"The smallest count is {least}, the largest {most}.")
     if len(report.target_names) > 1:
         *others, last = report.target_names
         found.append(f"Counts on this page are the sum of {', '.join(others)} and {last}.")
@@ -251,12 +243,6 @@ def _findings(report: CrowdReport) -> str:
         f"The count and interval of every frame are in {report.table}, not on this page."
     )
     return sentence_list(found)
-
-
-def _privacy(report: CrowdReport) -> str:
-    if not (report.flagged or report.samples or report.background):
-        return ""
-    return " It holds pictures of the camera: share it as you would share them."
 
 
 def _skipped(report: CrowdReport) -> str:
@@ -274,10 +260,6 @@ def _skipped(report: CrowdReport) -> str:
 # --- pictures -------------------------------------------------------------------------------
 
 
-def _source(image: bytes) -> str:
-    return "data:image/jpeg;base64," + base64.b64encode(image).decode()
-
-
 def _base64_bytes(*images: bytes) -> int:
     return sum(4 * ((len(image) + 2) // 3) for image in images)
 
@@ -293,21 +275,21 @@ def _fitting(pictures: Sequence[Picture], room: int) -> tuple[Sequence[Picture],
     return pictures, used
 
 
-def _card(name: str, heading: str, caption: str, images: Sequence[tuple[bytes, str]]) -> str:
-    """A card: heading, a sentence if there is one, images with their texts."""
-    pair = "".join(f'<img src="{_source(image)}" alt="{text}">' for image, text in images)
-    why = f'<p class="why">{html_text(caption, LONGEST_CAPTION)}</p>' if caption else ""
+def _card(name: str, heading: str, *images: tuple[bytes, str]) -> str:
+    """A card: heading, and images with their texts."""
+    pair = ""
+    for image, text in images:
+        source = "data:image/jpeg;base64," + base64.b64encode(image).decode()
+        pair += f'<img src="{source}" alt="{text}">'
     return (
         f'<article class="card" id="{name}" tabindex="-1" aria-labelledby="{name}-title">'
-        f'<h3 id="{name}-title">{heading}</h3>{why}<div class="pair">{pair}</div></article>\n'
+        f'<h3 id="{name}-title">{heading}</h3><div class="pair">{pair}</div></article>\n'
     )
 
 
-def _pair(picture: Picture) -> list[tuple[bytes, str]]:
-    return [
-        (picture.image, f"Frame {picture.number}"),
-        (picture.overlay, f"Frame {picture.number}, the foreground tinted"),
-    ]
+def _pair(picture: Picture) -> tuple[tuple[bytes, str], tuple[bytes, str]]:
+    name = f"Frame {picture.number}"
+    return (picture.image, name), (picture.overlay, f"{name}, the foreground tinted")
 
 
 def _flagged(report: CrowdReport, cards: Sequence[Picture]) -> str:
@@ -323,7 +305,7 @@ def _flagged(report: CrowdReport, cards: Sequence[Picture]) -> str:
         i = frames.place(picture.number)
         given = f'<span class="given-count">{frames.given_at(i)}</span>'
         heading = f"Frame {picture.number}: given {given}, expected {frames.expected_at(i)}"
-        body += _card(f"frame-{picture.number}", heading, picture.caption, _pair(picture))
+        body += _card(f"frame-{picture.number}", heading, *_pair(picture))
     note = "In brackets the interval of the expected count."
     if report.flagged_table:
         note += f" All of them are in {html_text(report.flagged_table)} as well."
@@ -358,34 +340,21 @@ def _farthest_first(frames: FrameCounts, index: np.ndarray) -> np.ndarray:
     return index[np.argsort(-frames.distance[index], kind="stable")]
 
 
-def _sample_heading(number: int, frames: FrameCounts) -> str:
-    i = frames.place(number)
-    if np.isnan(frames.count[i]):
-        return f"Frame {number}: not counted"
-    given = "" if np.isnan(frames.given[i]) else f"given {frames.given_at(i)}, "
-    return f"Frame {number}: {given}counted {frames.expected_at(i)}"
-
-
 def _samples(report: CrowdReport, room: int) -> str:
-    """The foreground check: nothing if there is nothing to look at."""
+    """The foreground check: the background, and some frames without and with their tint."""
     body = ""
-    if report.background and _base64_bytes(report.background) <= room:
+    if _base64_bytes(report.background) <= room:
         room -= _base64_bytes(report.background)
-        body = _card(
-            "background",
-            "The background, as it was learnt",
-            "",
-            [(report.background, "The background, without people")],
-        )
+        image = report.background, "The background, without people"
+        body = _card("background", "The background, as it was learnt", image)
     shown, _ = _fitting(report.samples, room)
-    pairs = ""
+    pairs, frames = "", report.frames
     for k, picture in enumerate(shown, start=1):
-        heading = _sample_heading(picture.number, report.frames)
-        pairs += _card(f"sample-{k}", heading, picture.caption, _pair(picture))
-    left_out = len(report.samples) - len(shown)
-    left_out += bool(report.background and not body)
-    if not (pairs or body or left_out):
-        return ""
+        i = frames.place(picture.number)
+        given = "" if np.isnan(frames.given[i]) else f"given {frames.given_at(i)}, "
+        heading = f"Frame {picture.number}: {given}counted {frames.expected_at(i)}"
+        pairs += _card(f"sample-{k}", heading, *_pair(picture))
+    left_out = len(report.samples) - len(shown) + (not body)
     note = (
         "People should be tinted, those who stand still too. Their shadows often are as well; "
         "if much else is, trust the counts less."
@@ -393,12 +362,7 @@ def _samples(report: CrowdReport, room: int) -> str:
     if left_out:
         cards = _plural(left_out, "card is", "cards are")
         note += f" To keep the page small, {cards} left out."
-    return f"""<section class="part" aria-labelledby="samples-title">
-<h2 id="samples-title">The foreground, to check by eye</h2>
-<p class="note">{note}</p>
-<div class="cards">
-{pairs}{body}</div>
-</section>"""
+    return f'<p class="note">{note}</p>\n<div class="cards">\n{pairs}{body}</div>'
 
 
 # --- the curve ------------------------------------------------------------------------------
@@ -492,8 +456,6 @@ def _legend(n_kept: int, n_flagged: int) -> str:
 
 def _counts_plot(frames: FrameCounts, cards: Sequence[Picture]) -> str:
     """Counts over time: model and interval, given counts, and flagged ones."""
-    if np.isnan(frames.count).all():
-        return '<p class="note">No frame could be counted: there is nothing to draw.</p>'
     model = np.concatenate([frames.count, frames.lower, frames.upper])
     x_axis = Axis(frames.number[0] - 0.5, frames.number[-1] + 0.5, whole=True)
     y_axis = axis_for(np.concatenate([model, frames.given]), model, (0.0,))
