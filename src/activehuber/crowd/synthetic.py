@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.crowd.frames import cv2
@@ -19,7 +19,6 @@ from activehuber.crowd.frames import cv2
 if TYPE_CHECKING:
     from activehuber.crowd.frames import Image
 
-Colour: TypeAlias = tuple[float, float, float]
 End: TypeAlias = tuple[float, float, float]
 
 # Shares of the height of the picture: where the floor begins, and a person at its front.
@@ -40,20 +39,8 @@ SHADOW = (0.32, -0.05)
 SHIFT = 4
 
 # One person at one time. Lengths in pixels, times in seconds, heading -1 (left) or 1.
-WALKER = np.dtype(
-    [
-        ("who", np.int64),
-        ("x", np.float64),
-        ("y", np.float64),
-        ("heading", np.float64),
-        ("speed", np.float64),
-        ("drift", np.float64),
-        ("phase", np.float64),
-        ("tall", np.float64),
-        ("until_pause", np.float64),
-        ("pause", np.float64),
-    ]
-)
+NUMBERS = "x y heading speed drift phase tall until_pause pause"
+WALKER = np.dtype([("who", np.int64), *((name, np.float64) for name in NUMBERS.split())])
 Walkers: TypeAlias = np.ndarray
 
 
@@ -78,17 +65,17 @@ class SyntheticScene:
     objects: tuple[tuple[float, NDArray[np.uint8]], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Clothes:
-    """Clothes and build of one person; colours are BGR."""
+    """Clothes and build of one person; colours are BGR, of shape (3,)."""
 
-    skin: Colour
-    hair: Colour
-    top: Colour
-    trousers: Colour
-    shoes: Colour
+    skin: Vector
+    hair: Vector
+    top: Vector
+    trousers: Vector
+    shoes: Vector
     coat: float
-    bag: Colour | None
+    bag: Vector | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,7 +303,6 @@ def _patches(height: int, width: int, size: int, rng: np.random.Generator) -> Ma
 
 def _paint_floor(heights: Vector, width: int, rng: np.random.Generator) -> Matrix:
     """Tiles in perspective, shape (height, width, 3); one colour for each tile."""
-    height = len(heights)
     # A row of pixels covers a depth that falls with the square of the scale.
     depth = np.cumsum(heights[-1] / heights[::-1] ** 2)[::-1]
     across = (np.arange(width) - 0.45 * width) / heights[:, None]
@@ -329,8 +315,7 @@ def _paint_floor(heights: Vector, width: int, rng: np.random.Generator) -> Matri
         np.diff(tile_row, axis=0, prepend=tile_row[:1]) != 0
     )
     tone = np.array([148.0, 156.0, 162.0]) + rng.normal(0.0, 3.0, 3)
-    floor = tone + shade[..., None] - 16.0 * joints[..., None]
-    return np.ascontiguousarray(floor.reshape(height, width, 3))
+    return np.asarray(tone + shade[..., None] - 16.0 * joints[..., None])
 
 
 def _paint_wall(canvas: Matrix, bottom: int, rng: np.random.Generator) -> None:
@@ -359,9 +344,8 @@ def _paint_plant(
             x + 0.24 * tall * far * np.cos(angle),
             feet - 0.62 * tall + 0.34 * tall * far * np.sin(angle),
         )
-        green = rng.uniform(0.6, 1.25)
-        axes = (0.11 * tall, 0.045 * tall)
-        _oval(canvas, centre, axes, (48 * green, 96 * green, 62 * green), rng.uniform(0, 180))
+        green = rng.uniform(0.6, 1.25) * np.array([48.0, 96.0, 62.0])
+        _oval(canvas, centre, (0.11 * tall, 0.045 * tall), green, rng.uniform(0, 180))
 
 
 def _paint_bench(
@@ -373,9 +357,9 @@ def _paint_bench(
         leg, thick = x + side * half, 0.04 * tall
         _limb(canvas, (leg, feet - 0.3 * tall, thick), (leg, feet, thick), (52,) * 3)
     for up, thick in ((0.24, 0.06), (0.36, 0.05), (0.46, 0.05)):
-        brown = rng.uniform(0.85, 1.15)
+        brown = rng.uniform(0.85, 1.15) * np.array([58.0, 92.0, 126.0])
         ends = (x, feet - (up + thick) * tall, half), (x, feet - up * tall, half)
-        _limb(canvas, *ends, (58 * brown, 92 * brown, 126 * brown))
+        _limb(canvas, *ends, brown)
 
 
 # --- walks ------------------------------------------------------------------------------
@@ -499,8 +483,7 @@ def _walkable(scene: SyntheticScene) -> tuple[float, float]:
 
 
 def _height_at(scene: SyntheticScene, y: Vector) -> Vector:
-    rows = np.arange(len(scene.heights))
-    return np.interp(y, rows, scene.heights)
+    return np.interp(y, np.arange(len(scene.heights)), scene.heights)
 
 
 def _is_inside(walkers: Walkers, scene: SyntheticScene) -> Mask:
@@ -525,30 +508,25 @@ def _expected(walkers: Walkers, scene: SyntheticScene) -> int:
 def _dress(floor: Vector, rng: np.random.Generator) -> Clothes:
     """Clothes for one person, some of them of nearly the colour of the floor."""
 
-    def cloth(dark: float) -> Colour:
+    def cloth(dark: float) -> Vector:
         if rng.uniform() < CAMOUFLAGED:
-            mixed = floor + rng.normal(0.0, 9.0) + rng.normal(0.0, 4.0, 3)
-        else:
-            grey = rng.uniform(25.0, 235.0) * dark
-            mixed = grey + rng.normal(0.0, 20.0, 3)
-        return _colour(mixed)
+            return floor + rng.normal(0.0, 9.0) + rng.normal(0.0, 4.0, 3)
+        return rng.uniform(25.0, 235.0) * dark + rng.normal(0.0, 20.0, 3)
+
+    def dyed(mixed: Vector) -> Vector:
+        return np.clip(mixed, 8, 247)
 
     skin = np.array([120.0, 150.0, 200.0]) * rng.uniform(0.4, 1.1)
     hair = np.array([40.0, 52.0, 66.0]) * rng.uniform(0.4, 2.2)
     return Clothes(
-        skin=_colour(skin),
-        hair=_colour(hair),
-        top=cloth(1.0),
-        trousers=cloth(0.55),
-        shoes=_colour(np.full(3, rng.uniform(20, 90))),
+        skin=dyed(skin),
+        hair=dyed(hair),
+        top=dyed(cloth(1.0)),
+        trousers=dyed(cloth(0.55)),
+        shoes=dyed(np.full(3, rng.uniform(20, 90))),
         coat=float(rng.uniform(0.0, 0.2) * (rng.uniform() < 0.35)),
-        bag=_colour(rng.uniform(20, 120, 3)) if rng.uniform() < 0.3 else None,
+        bag=dyed(rng.uniform(20, 120, 3)) if rng.uniform() < 0.3 else None,
     )
-
-
-def _colour(mixed: Vector) -> Colour:
-    blue, green, red = np.clip(mixed, 8, 247).tolist()
-    return blue, green, red
 
 
 def _draw(
@@ -599,73 +577,51 @@ def _draw_person(
 ) -> None:
     """Legs, arms, body and head; `swing` from -1 to 1 is where in the step they are."""
 
-    def up(share: float) -> float:
-        return feet - share * tall
+    def limb(start: End, end: End, colour: Vector) -> None:
+        ends = [(x + right * tall, feet - up * tall, w * tall) for right, up, w in (start, end)]
+        _limb(canvas, ends[0], ends[1], colour)
 
-    stride, reach = 0.13 * tall * swing, 0.09 * tall * swing
-    hem = 0.45 - clothes.coat
+    def oval(right: float, up: float, across: float, down: float, colour: Vector) -> None:
+        centre = x + right * tall, feet - up * tall
+        _oval(canvas, centre, (across * tall, down * tall), colour)
+
+    # Lengths are shares of the height of the person: to the right, and up from the feet.
+    hem, hand = 0.45 - clothes.coat, 0.1 + 0.117 * swing
     for side, shade in ((-1.0, 0.75), (1.0, 1.0)):
-        toe = x + side * stride + 0.03 * tall * side * (1.0 - abs(swing))
-        lift = 0.03 * tall * max(0.0, -side * swing * heading)
-        hip, ankle = (x + 0.02 * tall * side, up(0.5)), (toe, up(0.03) - lift)
-        leg = (*hip, 0.06 * tall), (*ankle, 0.032 * tall)
-        _limb(canvas, *leg, _shaded(clothes.trousers, shade))
-        _oval(
-            canvas,
-            (toe + 0.025 * tall * heading, up(0.02) - lift),
-            (0.05 * tall, 0.022 * tall),
-            clothes.shoes,
-        )
-    far_hand = x + reach * 1.3 + 0.1 * tall
-    near_hand = x - reach * 1.3 - 0.1 * tall
-    arm = (x + 0.09 * tall, up(0.79), 0.032 * tall), (far_hand, up(0.46), 0.024 * tall)
-    _limb(canvas, *arm, _shaded(clothes.top, 0.72))
+        toe = side * (0.13 * swing + 0.03 * (1.0 - abs(swing)))
+        lift = 0.03 * max(0.0, -side * swing * heading)
+        hip, ankle = (0.02 * side, 0.5, 0.06), (toe, 0.03 + lift, 0.032)
+        limb(hip, ankle, shade * clothes.trousers)
+        oval(toe + 0.025 * heading, 0.02 + lift, 0.05, 0.022, clothes.shoes)
+    limb((0.09, 0.79, 0.032), (hand, 0.46, 0.024), 0.72 * clothes.top)
     if clothes.bag is not None:
-        _oval(
-            canvas,
-            (x - 0.13 * tall * heading, up(0.64)),
-            (0.07 * tall, 0.11 * tall),
-            clothes.bag,
-        )
-    _limb(canvas, (x, up(0.83), 0.105 * tall), (x, up(hem), 0.1 * tall), clothes.top)
-    lit = (x - 0.05 * tall, up(0.82), 0.045 * tall), (x - 0.05 * tall, up(hem), 0.04 * tall)
-    _limb(canvas, *lit, _shaded(clothes.top, 1.12))
-    arm = (x - 0.1 * tall, up(0.8), 0.033 * tall), (near_hand, up(0.46), 0.024 * tall)
-    _limb(canvas, *arm, _shaded(clothes.top, 0.88))
-    _oval(canvas, (near_hand, up(0.44)), (0.025 * tall, 0.03 * tall), clothes.skin)
-    _oval(canvas, (x, up(0.92)), (0.066 * tall, 0.08 * tall), clothes.hair)
-    _oval(
-        canvas,
-        (x + 0.022 * tall * heading, up(0.905)),
-        (0.046 * tall, 0.06 * tall),
-        clothes.skin,
-    )
+        oval(-0.13 * heading, 0.64, 0.07, 0.11, clothes.bag)
+    limb((0.0, 0.83, 0.105), (0.0, hem, 0.1), clothes.top)
+    limb((-0.05, 0.82, 0.045), (-0.05, hem, 0.04), 1.12 * clothes.top)
+    limb((-0.1, 0.8, 0.033), (-hand, 0.46, 0.024), 0.88 * clothes.top)
+    oval(-hand, 0.44, 0.025, 0.03, clothes.skin)
+    oval(0.0, 0.92, 0.066, 0.08, clothes.hair)
+    oval(0.022 * heading, 0.905, 0.046, 0.06, clothes.skin)
 
 
-def _shaded(colour: Colour, factor: float) -> Colour:
-    blue, green, red = colour
-    return blue * factor, green * factor, red * factor
-
-
-def _limb(canvas: np.ndarray, start: End, end: End, colour: Colour) -> None:
+def _limb(canvas: np.ndarray, start: End, end: End, colour: ArrayLike) -> None:
     """A trapezium from one end to the other; an end is x, y and half its width."""
     (x, y, half), (to_x, to_y, to_half) = start, end
     corners = [(x - half, y), (x + half, y), (to_x + to_half, to_y), (to_x - to_half, to_y)]
-    fine = np.array(corners) * (1 << SHIFT)
-    cv2.fillConvexPoly(canvas, fine.astype(np.int32), colour, cv2.LINE_AA, SHIFT)
+    fine = (np.array(corners) * (1 << SHIFT)).astype(np.int32)
+    cv2.fillConvexPoly(canvas, fine, np.asarray(colour).tolist(), cv2.LINE_AA, SHIFT)
 
 
 def _oval(
     canvas: np.ndarray,
     centre: tuple[float, float],
     axes: tuple[float, float],
-    colour: Colour,
+    colour: ArrayLike,
     angle: float = 0.0,
 ) -> None:
-    fine = 1 << SHIFT
-    middle = int(centre[0] * fine), int(centre[1] * fine)
-    half = int(axes[0] * fine), int(axes[1] * fine)
-    cv2.ellipse(canvas, middle, half, angle, 0, 360, colour, -1, cv2.LINE_AA, SHIFT)
+    middle, half = (np.array([centre, axes]) * (1 << SHIFT)).astype(int).tolist()
+    filled = np.asarray(colour).tolist(), -1, cv2.LINE_AA, SHIFT
+    cv2.ellipse(canvas, middle, half, angle, 0, 360, *filled)
 
 
 def _through_lens(image: Image) -> Image:
