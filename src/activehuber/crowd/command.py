@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,22 +79,20 @@ class Counted:
 
     def csv(self) -> bytes:
         """frame,count,lower,upper and more; an empty cell where a frame was skipped."""
-        columns = {name: _rounded(values) for name, values in self.columns.items()}
-        return counts_csv(self.frames.numbers, columns)
+        return _rounded_csv(self.frames.numbers, self.columns)
 
     def flagged_csv(self) -> bytes:
         """frame,given,fitted,lower,upper of the flagged counts, worst first."""
-        places = np.searchsorted(self.frames.numbers, self.flagged)
         names = {"fitted": "count", "lower": "lower", "upper": "upper"}
-        fitted = {name: self.columns[source][places] for name, source in names.items()}
-        columns = {"given": self.given[places], **fitted}
-        rounded = {name: _rounded(values) for name, values in columns.items()}
-        return counts_csv(self.flagged.tolist(), rounded)
+        columns = {"given": self.given} | {to: self.columns[name] for to, name in names.items()}
+        places = np.searchsorted(self.frames.numbers, self.flagged)
+        return _rounded_csv(self.flagged, {name: v[places] for name, v in columns.items()})
 
 
-def _rounded(values: Vector) -> list[float]:
+def _rounded_csv(numbers: Iterable[int], columns: dict[str, Vector]) -> bytes:
     """Three decimals are more than enough of a count."""
-    return [round(float(value), 3) for value in values]
+    rounded = {name: [round(v, 3) for v in values.tolist()] for name, values in columns.items()}
+    return counts_csv(numbers, rounded)
 
 
 @dataclass(frozen=True)

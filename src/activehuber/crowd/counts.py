@@ -11,7 +11,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -76,11 +76,19 @@ def read_counts(path: str | Path, frames: Frames) -> Counts:
     values = np.stack([_counts_of(table, titles[name], path) for name in names], axis=1)
     counted = np.any(~np.isnan(values), axis=1)
     if names == DIRECTIONS and TOTAL[0] in titles:
-        _check_totals(_counts_of(table, titles[TOTAL[0]], path), counted, path)
+        # A count alone would be lost beside left and right.
+        alone = ~np.isnan(_counts_of(table, titles[TOTAL[0]], path)) & ~counted
+        words = "a count, but neither left nor right; fill these in, or delete both columns"
+        _refuse(path, alone, words)
     rows = _rows_of_frames(table.frame[titles[FRAME]], counted, frames, path)
     out = np.full((len(frames), len(names)), np.nan)
     out[rows] = values[counted]
-    _check_enough(out, names, path)
+    for name, many in zip(names, np.sum(~np.isnan(out), axis=0), strict=True):
+        if many < FEWEST:
+            raise TableError(
+                f"{path}: {many} {'frame has' if many == 1 else 'frames have'} a number in "
+                f"{name!r}; count at least {FEWEST} frames, better 50, spread over the time"
+            )
     return Counts(names, out, table.notes)
 
 
@@ -126,25 +134,22 @@ def _find_columns(table: Table, path: Path) -> dict[str, str]:
 
 def _counts_of(table: Table, title: str, path: Path) -> Vector:
     """A column of counts of shape (n_rows,), NaN where a cell is empty."""
-    numbers = _numbers_of(table.frame[title], title, path, "leave it empty if not counted")
+    hint = "leave it empty if not counted"
+    numbers = _numbers_of(table.frame[title], path, hint)
     large = f"more than {MOST_PEOPLE:,}"
     for wrong, words in ((numbers < 0, "negative"), (numbers > MOST_PEOPLE, large)):
-        if np.any(wrong):
-            cell = f"a count of {numbers[np.argmax(wrong)]:g} in {title!r} is {words}"
-            _blame(path, wrong, f"{cell}; leave it empty if not counted")
+        _refuse(path, wrong, f"a count of {{:g}} in {title!r} is {words}; {hint}", numbers)
     return numbers
 
 
-def _numbers_of(column: pd.Series, title: str, path: Path, hint: str) -> Vector:
+def _numbers_of(column: pd.Series, path: Path, hint: str) -> Vector:
     numbers = read_numbers(column)
     # Yes and no would pass for 1 and 0.
     wrong = (np.isnan(numbers) | (column.dtype == bool)) & ~column.isna().to_numpy()
     # In a column with some text all cells are text, and "1,5" is not what is wrong with it.
     surely = wrong & np.array([not _reads_with_point(cell) for cell in column])
     wrong = surely if np.any(surely) else wrong
-    if np.any(wrong):
-        cell = shortened(column.iloc[int(np.argmax(wrong))])
-        _blame(path, wrong, f"{cell!r} in {title!r} is not a number; {hint}")
+    _refuse(path, wrong, f"{{!r}} in {column.name!r} is not a number; {hint}", column)
     return numbers
 
 
@@ -162,28 +167,28 @@ def _reads_with_point(cell: object) -> bool:
 def _rows_of_frames(column: pd.Series, counted: Mask, frames: Frames, path: Path) -> np.ndarray:
     """Positions among the frames of those rows that have a count, in the order of the file."""
     gone = counted & column.isna().to_numpy()
-    if np.any(gone):
-        _blame(path, gone, "a count without a frame; give it, or delete the line")
+    _refuse(path, gone, "a count without a frame; give it, or delete the line")
     named = _given_by_name(column, frames, path)
     known: Sequence[int | str] = frames.names if named else frames.numbers
     given: Sequence[int | str | None] = (
         _file_names(column, frames) if named else _frame_numbers(column, path)
     )
     places: dict[int | str | None, int] = {frame: k for k, frame in enumerate(known)}
-    strange = counted & np.array([frame not in places for frame in given])
-    if np.any(strange):
-        which = listed(frame for frame, wrong in zip(given, strange, strict=True) if wrong)
-        many = int(np.sum(strange))
-        _blame(
-            path,
-            strange,
-            f"{many} {'count is' if many == 1 else 'counts are'} for frames that do not exist "
-            f"in {frames.path}: {which} (it has {len(frames)} frames, "
-            f"{shortened(known[0])} to {shortened(known[-1])}); mend or delete",
-        )
-    rows = [places[frame] for frame, wanted in zip(given, counted, strict=True) if wanted]
-    _check_once(rows, counted, frames, path)
-    return np.array(rows, dtype=int)
+    rows = np.array([places.get(frame, -1) for frame in given], dtype=int)
+    strange = counted & (rows < 0)
+    which = [frame for frame, wrong in zip(given, strange, strict=True) if wrong]
+    _refuse(
+        path,
+        strange,
+        f"{len(which)} {'count is' if len(which) == 1 else 'counts are'} for frames that do "
+        f"not exist in {frames.path}: {listed(which)} (it has {len(frames)} frames, "
+        f"{shortened(known[0])} to {shortened(known[-1])}); mend or delete",
+    )
+    again = counted.copy()
+    again[np.flatnonzero(counted)[np.unique(rows[counted], return_index=True)[1]]] = False
+    twice = listed(dict.fromkeys(frames.numbers[row] for row in rows[again]))
+    _refuse(path, again, f"two counts for one frame ({twice}); delete one of them")
+    return rows[counted]
 
 
 def _given_by_name(column: pd.Series, frames: Frames, path: Path) -> bool:
@@ -195,14 +200,13 @@ def _given_by_name(column: pd.Series, frames: Frames, path: Path) -> bool:
         # Frames of a video have numbers alone.
         return False
     others = present & ~names
+    # The rarer kind is the slip.
+    wrong, words = names, "is not a number, as others are"
+    if np.sum(names) > np.sum(others):
+        wrong, words = others, "is a number, others are file names"
+    hint = "give frame numbers from 1 or file names, not both"
     if np.any(others):
-        # The rarer kind is the slip.
-        wrong, words = names, "is not a number, as others are"
-        if np.sum(names) > np.sum(others):
-            wrong, words = others, "is a number, others are file names"
-        cell = shortened(column.iloc[int(np.argmax(wrong))])
-        hint = "give frame numbers from 1 or file names, not both"
-        _blame(path, wrong, f"{cell!r} in {str(column.name)!r} {words}; {hint}")
+        _refuse(path, wrong, f"{{!r}} in {column.name!r} {words}; {hint}", column)
     return True
 
 
@@ -220,57 +224,28 @@ def _file_names(column: pd.Series, frames: Frames) -> list[str | None]:
 
 def _frame_numbers(column: pd.Series, path: Path) -> list[int | None]:
     """Frame numbers, None where a cell is empty."""
-    numbers = _numbers_of(column, str(column.name), path, "give frame numbers from 1")
+    hint = "give frame numbers from 1"
+    numbers = _numbers_of(column, path, hint)
     with np.errstate(invalid="ignore"):  # inf − inf, which is no whole number either
         broken = ~np.isnan(numbers) & ~(numbers % 1 == 0)
-    if np.any(broken):
-        number = f"frame {numbers[np.argmax(broken)]:g} is not a whole number"
-        _blame(path, broken, f"{number}; give frame numbers from 1")
+    _refuse(path, broken, f"frame {{:g}} is not a whole number; {hint}", numbers)
     return [None if np.isnan(number) else int(number) for number in numbers]
-
-
-def _check_once(rows: list[int], counted: Mask, frames: Frames, path: Path) -> None:
-    """Raise if a frame has two counts."""
-    seen: set[int] = set()
-    again = np.zeros(len(counted), dtype=bool)
-    twice = []
-    for line, row in zip(np.flatnonzero(counted), rows, strict=True):
-        if row in seen:
-            again[line] = True
-            twice.append(frames.numbers[row])
-        seen.add(row)
-    if twice:
-        which = listed(dict.fromkeys(twice))
-        _blame(path, again, f"two counts for one frame ({which}); delete one of them")
 
 
 # --- checks -----------------------------------------------------------------------------
 
 
-def _check_totals(total: Vector, counted: Mask, path: Path) -> None:
-    """Raise if a row has a count alone, which would be lost beside left and right."""
-    alone = ~np.isnan(total) & ~counted
-    if np.any(alone):
-        _blame(
-            path,
-            alone,
-            "a count, but neither left nor right; fill these in, or delete both columns",
-        )
-
-
-def _check_enough(values: Matrix, names: tuple[str, ...], path: Path) -> None:
-    for name, column in zip(names, values.T, strict=True):
-        many = int(np.sum(~np.isnan(column)))
-        if many < FEWEST:
-            raise TableError(
-                f"{path}: {many} {'frame has' if many == 1 else 'frames have'} a number in "
-                f"{name!r}; count at least {FEWEST} frames, better 50, spread over the time"
-            )
-
-
-def _blame(path: Path, rows: Mask, words: str) -> NoReturn:
-    """Raise about the first of some rows."""
-    raise TableError(f"{path}, {_place(path, int(np.argmax(rows)))}: {words}")
+def _refuse(
+    path: Path, wrong: Mask, words: str, cells: pd.Series | Vector | None = None
+) -> None:
+    """Raise about the first of the rows that are wrong; braces in words are for its cell."""
+    if not np.any(wrong):
+        return
+    row = int(np.argmax(wrong))
+    if cells is not None:
+        cell = cells[row] if isinstance(cells, np.ndarray) else shortened(cells.iloc[row])
+        words = words.format(cell)
+    raise TableError(f"{path}, {_place(path, row)}: {words}")
 
 
 def _place(path: Path, row: int) -> str:
