@@ -31,10 +31,7 @@ from activehuber.estimators.intervals import half_width
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.runtime.messages import TableError
-from activehuber.selection.scoring import (
-    Mode,
-    held_out_errors,
-)
+from activehuber.selection.scoring import Mode, held_out_errors
 
 # Counts off by up to one person are no mistakes; fits with more and more of them trusted.
 SLIP, MOST_REFITS = 1.0, 4
@@ -275,10 +272,8 @@ def frames_to_use(
     numbers = described.numbers
     after = np.searchsorted(numbers[counted], numbers[readable]).clip(max=len(counted) - 1)
     before = np.maximum(after - 1, 0)
-    apart = np.minimum(
-        np.abs(numbers[counted][after] - numbers[readable]),
-        np.abs(numbers[counted][before] - numbers[readable]),
-    )
+    near = numbers[counted][[before, after]]
+    apart = np.abs(near - numbers[readable]).min(axis=0)
     nearest = np.argsort(apart, kind="stable")[: max(most, len(counted))]
     return np.sort(readable[nearest])
 

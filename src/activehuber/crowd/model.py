@@ -125,6 +125,17 @@ SETTING = record(
         "weights": items(not_negative),
     }
 )
+# Of a counter, as it has them.
+COUNTER = {
+    "unit": array("f", range(1, 4), low=0.0, high=1e300),
+    "coverage": number(1e-9, 1.0 - 1e-9),
+    "held_out": ordinary,
+    "values": array("f", "n", "f"),
+    "labels": array("f", "n", "q", nan=True),
+    "numbers": array("i", "n"),
+    "n_counted": whole(1),
+    "flagged": array("i", range(2**31)),
+}
 span = sequence(whole(), whole())
 MODEL = record(
     {
@@ -138,14 +149,7 @@ MODEL = record(
         "centre": array("f", "f"),
         "scale": array("f", "f", low=1e-300),
         "parts": items(PART, range(1, 100)),
-        "unit": array("f", range(1, 4), low=0.0, high=1e300),
-        "coverage": number(1e-9, 1.0 - 1e-9),
-        "held_out": ordinary,
-        "values": array("f", "n", "f"),
-        "labels": array("f", "n", "q", nan=True),
-        "numbers": array("i", "n"),
-        "n_counted": whole(1),
-        "flagged": array("i", range(2**31)),
+        **COUNTER,
         "model": REGRESSOR,
     },
     _views_fit,
@@ -175,7 +179,7 @@ class CrowdModel:
 
 def model_bytes(model: CrowdModel) -> bytes:
     """The content of a model file: plain values and arrays."""
-    scene, counter = model.scene, model.counter
+    counter, scaling = model.counter, model.counter.preparation.scaling
     fitted = regressor_state(counter.model)
     # Predicting needs neither the chain nor the agreement that the fit has used.
     fitted["params"] |= {"manifold": 0.0, "agreement": 0.0}
@@ -184,26 +188,15 @@ def model_bytes(model: CrowdModel) -> bytes:
     return state_bytes(
         CROWD_FORMAT,
         {
-            "scene": {**vars(scene)},
+            "scene": {**vars(model.scene)},
             "empty": model.empty,
             "columns": {name: [part.start, part.stop] for name, part in model.columns.items()},
-            "names": list(counter.names),
-            "setting": {
-                **asdict(counter.setting),
-                "joint": list(counter.setting.joint),
-                "weights": list(counter.setting.weights),
-            },
-            "centre": counter.preparation.scaling.centre,
-            "scale": counter.preparation.scaling.scale,
+            "names": counter.names,
+            "setting": asdict(counter.setting),
+            "centre": scaling.centre,
+            "scale": scaling.scale,
             "parts": [asdict(part) for part in counter.preparation.parts],
-            "unit": counter.unit,
-            "coverage": counter.coverage,
-            "held_out": counter.held_out,
-            "values": counter.values,
-            "labels": counter.labels,
-            "numbers": counter.numbers,
-            "n_counted": counter.n_counted,
-            "flagged": counter.flagged,
+            **{name: getattr(counter, name) for name in COUNTER},
             "model": fitted,
         },
         MODEL,
@@ -229,18 +222,17 @@ def load_model(path: str | Path) -> CrowdModel:
 
 
 def _model_of(state: dict[str, Any]) -> CrowdModel:
-    setting, lists = state["setting"], ("joint", "weights")
-    scaling = Scaling(state["centre"], state["scale"])
+    setting: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in state["setting"].items()
+    }
     parts = tuple(_part_of(part) for part in state["parts"])
-    same = ("unit", "values", "labels", "numbers", "flagged", "n_counted")
     counter = Counter(
         model=regressor_of(state["model"]),
-        setting=Setting(**{**setting, **{key: tuple(setting[key]) for key in lists}}),
-        preparation=Preparation(scaling, parts),
+        setting=Setting(**setting),
+        preparation=Preparation(Scaling(state["centre"], state["scale"]), parts),
         names=tuple(state["names"]),
-        coverage=float(state["coverage"]),
-        held_out=float(state["held_out"]),
-        **{key: state[key] for key in same},
+        **{name: state[name] for name in COUNTER},
     )
     columns = {name: slice(*span) for name, span in state["columns"].items()}
     return CrowdModel(Scene(**state["scene"]), counter, state["empty"], columns)

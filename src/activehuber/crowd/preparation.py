@@ -88,13 +88,6 @@ class KernelFeatures:
     columns: np.ndarray
     temporal: TemporalFeatures | None
 
-    def learning(self, rows: Matrix, numbers: np.ndarray) -> KernelFeatures:
-        """The same with temporal features from further frames too, with features (n, k)."""
-        if self.temporal is None:
-            return self
-        temporal = self.temporal.learning(rows, numbers)
-        return self if temporal is self.temporal else replace(self, temporal=temporal)
-
     @property
     def width(self) -> int:
         """How many features there are in the end."""
@@ -110,19 +103,21 @@ class Preparation:
 
     def __call__(self, values: Matrix) -> Matrix:
         """Rows of the fit (n, k) from features (n, d)."""
-        scaled = self.scaling(values)
-        found = [
-            scaled[:, part.columns]
-            if part.temporal is None
-            else scaled[:, part.columns] @ part.temporal.of_features
-            for part in self.parts
-        ]
+        scaled, found = self.scaling(values), []
+        for part in self.parts:
+            rows = scaled[:, part.columns]
+            found.append(rows if part.temporal is None else rows @ part.temporal.of_features)
         return found[0] if len(found) == 1 else np.hstack(found)
 
     def learning(self, values: Matrix, numbers: np.ndarray) -> Preparation:
         """The same with temporal features from further frames too, with features (n, d)."""
-        scaled = self.scaling(values)
-        parts = [part.learning(scaled[:, part.columns], numbers) for part in self.parts]
+        scaled, parts = self.scaling(values), list(self.parts)
+        for k, part in enumerate(parts):
+            if part.temporal is not None:
+                temporal = part.temporal.learning(scaled[:, part.columns], numbers)
+                # Where the frames are too few it is what it was.
+                if temporal is not part.temporal:
+                    parts[k] = replace(part, temporal=temporal)
         same = all(new is old for new, old in zip(parts, self.parts, strict=True))
         return self if same else replace(self, parts=tuple(parts))
 
@@ -218,18 +213,14 @@ class Footage:
                 c for n, c in known.items() if n in names or (setting.joint and n == MOTION)
             ]
             columns = np.concatenate([np.arange(c.start, c.stop) for c in used])
-            name = " and ".join(names)
-            temporal = None
+            name, temporal = " and ".join(names), None
             if setting.lag > 0:
-                temporal = self._components_of(name, columns).predicting(setting.lag)
+                if name not in self._components:
+                    numbers = self.described.numbers[self.everyone]
+                    self._components[name] = Components.of(self._scaled[:, columns], numbers)
+                temporal = self._components[name].predicting(setting.lag)
             parts.append(KernelFeatures(name, columns, temporal))
         return Preparation(self.scaling, tuple(parts))
-
-    def _components_of(self, name: str, columns: np.ndarray) -> Components:
-        if name not in self._components:
-            numbers = self.described.numbers[self.everyone]
-            self._components[name] = Components.of(self._scaled[:, columns], numbers)
-        return self._components[name]
 
 
 def features_in_words(setting: Setting) -> str:

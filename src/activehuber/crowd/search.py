@@ -149,8 +149,8 @@ class CounterSearch:
         places = np.flatnonzero(self.kept)
         folds = [np.array_split(np.arange(len(places)), k) for k in FOLDS]
         for setting in settings:
-            missing = [replace(setting, ridge=ridge) for ridge in ridges]
-            missing = [each for each in missing if each not in self.tried]
+            several = [replace(setting, ridge=ridge) for ridge in ridges]
+            missing = [each for each in several if each not in self.tried]
             if not missing:
                 continue
             whole, labels = self.problem(setting, self.uncounted)
@@ -162,9 +162,10 @@ class CounterSearch:
                     errors = np.stack([fold_errors(P, labels, parts) for parts in folds])
                 except BreakdownError:
                     continue  # a ridge too small for double precision
-                self.tried[each] = Tried(
-                    errors, predicted_counts(Q, across, P, labels, each.ridge)
-                )
+                # Other frames are predicted by least squares.
+                v = P @ labels.y
+                intercept = np.mean(labels.y - Q @ v - each.ridge / labels.weights * v)
+                self.tried[each] = Tried(errors, across @ v + intercept)
 
     def losses(self) -> dict[Setting, Vector]:
         """Of settings tried, of every count kept, on both kinds of folds together."""
@@ -205,31 +206,6 @@ class CounterSearch:
         parts = [part.mean() for part in np.array_split(gains, FOLDS[0])]
         error = np.std(parts, ddof=1) / np.sqrt(len(parts))
         return other if gains.mean() > CLEAR * error else than
-
-
-def predicted_counts(
-    Q: Matrix, across: Matrix, P: Matrix, labels: ObservedLabels, ridge: float
-) -> Vector:
-    """Counts of other frames by least squares, shape (u,).
-
-    Parameters
-    ----------
-    Q : ndarray of shape (l, l)
-        Between labels, without the ridge.
-    across : ndarray of shape (u, l)
-        Between other frames and labels.
-    P : ndarray of shape (l, l)
-        The projected inverse of Q with the ridge.
-    labels : ObservedLabels
-    ridge : float
-
-    Returns
-    -------
-    ndarray of shape (u,)
-    """
-    coefficients = P @ labels.y
-    intercept = np.mean(labels.y - Q @ coefficients - ridge / labels.weights * coefficients)
-    return across @ coefficients + intercept
 
 
 def choose(search: CounterSearch, *, uncounted: bool, report: Report) -> Setting:

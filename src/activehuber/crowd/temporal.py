@@ -14,7 +14,6 @@ well, the one that frames agree on is preferred.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -27,7 +26,7 @@ from activehuber._typing import Matrix, Vector
 COMPONENTS = 300
 # ε, in units of the mean variance of a feature.
 RIDGE = 0.3
-# How far apart: where features still have this correlation, on average over them.
+# How far apart: where features still have this correlation, on average over them; falling.
 CORRELATIONS = (0.7, 0.5, 0.3)
 LONGEST_LAG = 100
 # Pairs of frames below which nothing can be learnt from them.
@@ -53,10 +52,8 @@ def correlation(rows: Matrix, numbers: np.ndarray, lag: int) -> float:
     return float(np.einsum("ij,ij->", centred[i], centred[j])) / len(i) / whole
 
 
-def lags(
-    rows: Matrix, numbers: np.ndarray, levels: Sequence[float] = CORRELATIONS
-) -> list[int]:
-    """Distances in frames at which they are correlated about as much as `levels` say.
+def lags(rows: Matrix, numbers: np.ndarray) -> list[int]:
+    """Distances in frames at which they are correlated about as much as `CORRELATIONS` say.
 
     Parameters
     ----------
@@ -64,8 +61,6 @@ def lags(
         Scaled features.
     numbers : ndarray of shape (n,), int
         Of the frames, increasing.
-    levels : sequence of float
-        Falling.
 
     Returns
     -------
@@ -78,10 +73,10 @@ def lags(
         return []
     lag = 1
     # The correlation falls with the distance: no need to look beyond.
-    while known[lag] > levels[-1] and lag < LONGEST_LAG:
+    while known[lag] > CORRELATIONS[-1] and lag < LONGEST_LAG:
         lag += 1
         known[lag] = correlation(rows, numbers, lag)
-    return sorted({min(known, key=lambda k: abs(known[k] - level)) for level in levels})
+    return sorted({min(known, key=lambda k: abs(known[k] - c)) for c in CORRELATIONS})
 
 
 @dataclass(frozen=True)
@@ -146,17 +141,10 @@ class TemporalFeatures:
     n_pairs: int
 
     @cached_property
-    def of_components(self) -> Matrix:
-        """(C₀ + ε I)⁻¹ Cₖ between components, shape (m, m)."""
-        ridge = RIDGE * np.eye(len(self.frames))
-        return linalg.solve(
-            self.frames / self.n_frames + ridge, self.apart / self.n_pairs, assume_a="pos"
-        )
-
-    @cached_property
     def of_features(self) -> Matrix:
-        """The same from features, shape (d, m)."""
-        return self.directions @ self.of_components
+        """(C₀ + ε I)⁻¹ Cₖ between components, but from features, shape (d, m)."""
+        C0 = self.frames / self.n_frames + RIDGE * np.eye(len(self.frames))
+        return self.directions @ linalg.solve(C0, self.apart / self.n_pairs, assume_a="pos")
 
     def learning(self, rows: Matrix, numbers: np.ndarray) -> TemporalFeatures:
         """The same from further frames too, if these are enough.
