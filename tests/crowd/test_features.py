@@ -15,7 +15,6 @@ from activehuber.crowd.background import (
     emptiest,
     find_backgrounds,
     median_image,
-    noise_level,
     strongest_gradients,
     with_level,
 )
@@ -308,7 +307,7 @@ def test_no_readable_frame_in_the_sample_leaves_the_least_level(tmp_path, rng):
     images = [None if k % 2 == 0 else grainy(empty, rng) for k in range(40)]
     frames = write_pngs(tmp_path / "half", images)
     backgrounds = find_backgrounds(frames, make_scene(48, 64), silent)
-    assert noise_level(frames, make_scene(48, 64), backgrounds) == 20.0
+    assert with_level(frames, make_scene(48, 64), backgrounds).level == 20.0
 
 
 # --- the empty scene --------------------------------------------------------------------

@@ -221,19 +221,6 @@ def _brightened(image: Image, gain: Vector) -> Image:
     return np.clip(np.rint(gain * image), 0, 255).astype(np.uint8)
 
 
-def noise_level(frames: Frames, scene: Scene, backgrounds: Backgrounds) -> float:
-    """The difference from which on a pixel is foreground, by the noise of some frames."""
-    some = np.array(frames.numbers)[:: max(1, len(frames) // 20)]
-    typical = [
-        np.median(difference(image, backgrounds.near(number), scene.roi)[1][scene.roi])
-        for number, image in _shrunk(frames, scene, some)
-    ]
-    if not typical:
-        # Others can be read, but none of these: the least level is a fair guess.
-        return LEAST_LEVELS
-    return max(LEAST_LEVELS, NOISE_FACTOR * float(np.median(typical)))
-
-
 def difference(image: Image, background: Image, roi: Mask) -> tuple[Floats, Floats]:
     """The frame at the background's exposure (h, w, 3), and how far it is from it (h, w)."""
     # Every third pixel each way will do, unless the region is too thin for that.
@@ -252,11 +239,9 @@ def strongest_gradients(colours: Floats) -> tuple[Floats, Floats]:
     """Sobel gradients across and down, of the colour where they are largest, (h, w) both."""
     across, down = cv2.Sobel(colours, cv2.CV_32F, 1, 0), cv2.Sobel(colours, cv2.CV_32F, 0, 1)
     best_across, best_down = across[..., 0], down[..., 0]
-    best = best_across**2 + best_down**2
     for colour in (1, 2):
         size = across[..., colour] ** 2 + down[..., colour] ** 2
-        larger = size > best
-        best = np.where(larger, size, best)
+        larger = size > best_across**2 + best_down**2
         best_across = np.where(larger, across[..., colour], best_across)
         best_down = np.where(larger, down[..., colour], best_down)
     return best_across, best_down
@@ -264,4 +249,11 @@ def strongest_gradients(colours: Floats) -> tuple[Floats, Floats]:
 
 def with_level(frames: Frames, scene: Scene, backgrounds: Backgrounds) -> Scene:
     """The scene with its foreground level set by the noise of some frames."""
-    return replace(scene, level=noise_level(frames, scene, backgrounds))
+    some = np.array(frames.numbers)[:: max(1, len(frames) // 20)]
+    typical = [
+        np.median(difference(image, backgrounds.near(number), scene.roi)[1][scene.roi])
+        for number, image in _shrunk(frames, scene, some)
+    ]
+    # Others can be read, but none of these: the least level is a fair guess.
+    noise = float(np.median(typical)) if typical else 0.0
+    return replace(scene, level=max(LEAST_LEVELS, NOISE_FACTOR * noise))

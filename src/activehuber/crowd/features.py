@@ -18,9 +18,10 @@ view, motion, tells what moves left from what moves right by optical flow.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -95,11 +96,11 @@ def look_at(image: Image, background: Image, scene: Scene) -> FrameDescription:
     evened, apart = difference(image, background, scene.roi)
     grey = cv2.cvtColor(evened, cv2.COLOR_BGR2GRAY).astype(np.uint8)
     across, down = strongest_gradients(evened - background)
-    masks = []
-    for level in (scene.level, SURELY * scene.level):
-        mask = ((apart > level) & scene.roi).astype(np.uint8)
-        masks.append(_without_specks(mask))
-    return FrameDescription(grey, across, down, apart, masks[0], masks[1])
+    foreground, surely = (
+        _without_specks(((apart > level) & scene.roi).astype(np.uint8))
+        for level in (scene.level, SURELY * scene.level)
+    )
+    return FrameDescription(grey, across, down, apart, foreground, surely)
 
 
 def _without_specks(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -324,25 +325,20 @@ def describe_frames(
     -------
     Described
     """
-    rows: list[Vector | None] = []
     problems: list[str] = []
-    first: dict[str, list[Vector]] | None = None
-
-    def work(pair: tuple[Frame, Frame | None]) -> dict[str, list[Vector]] | None:
-        return _features_of(pair, scene, backgrounds)
-
-    for frame, found in _in_order(work, _pairs(frames, scene.motion)):
-        if found is None:
-            problems.append(frame.problem)
-            rows.append(None)
+    values: Matrix | None = None
+    work = partial(_features_of, scene, backgrounds)
+    for k, (problem, found) in enumerate(_in_order(work, _pairs(frames, scene.motion))):
+        if problem:
+            problems.append(problem)
         else:
-            first = first or found
-            rows.append(np.concatenate([block for view in found.values() for block in view]))
-        report(len(rows), len(frames))
-    if first is None:
+            if values is None:
+                columns, blocks = _layout(found)
+                values = np.full((len(frames), len(blocks)), np.nan)
+            values[k] = np.concatenate([block for view in found.values() for block in view])
+        report(k + 1, len(frames))
+    if values is None:
         raise TableError(f"{frames.path}: no frame can be read; {problems[0]}")
-    columns, blocks = _layout(first)
-    values = np.stack([np.full(len(blocks), np.nan) if row is None else row for row in rows])
     return Described(np.array(frames.numbers), values, columns, blocks, tuple(problems))
 
 
@@ -364,38 +360,35 @@ def _pairs(frames: Frames, motion: bool) -> Iterator[tuple[Frame, Frame | None]]
 
 
 def _features_of(
-    pair: tuple[Frame, Frame | None], scene: Scene, backgrounds: Backgrounds
-) -> dict[str, list[Vector]] | None:
+    scene: Scene, backgrounds: Backgrounds, pair: tuple[Frame, Frame | None]
+) -> tuple[str, dict[str, list[Vector]]]:
+    """What is wrong with a frame, or its features."""
     frame, before = pair
     if frame.image is None:
-        return None
+        return frame.problem, {}
     image = shrink(frame.image, scene)
     look = look_at(image, backgrounds.near(frame.number), scene)
     flow = None
     if scene.motion:
         past = image if before is None or before.image is None else shrink(before.image, scene)
         flow = rightward_flow(*(cv2.cvtColor(p, cv2.COLOR_BGR2GRAY) for p in (past, image)))
-    return describe(look, scene, flow)
+    return "", describe(look, scene, flow)
 
 
-def _in_order(
-    work: Callable[[tuple[Frame, Frame | None]], Any],
-    pairs: Iterator[tuple[Frame, Frame | None]],
-) -> Iterator[tuple[Frame, Any]]:
-    """(frame, result) in order; a few frames at a time in threads, where OpenCV runs freely."""
+def _in_order(work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    """Results in order; a few items at a time in threads, where OpenCV runs freely."""
     ahead = 4 * cores()
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     try:
         with ThreadPoolExecutor(cores()) as pool:
-            waiting: deque[tuple[Frame, Any]] = deque()
-            for pair in pairs:
-                waiting.append((pair[0], pool.submit(work, pair)))
+            waiting: deque[Future[Any]] = deque()
+            for item in items:
+                waiting.append(pool.submit(work, item))
                 if len(waiting) > ahead:
-                    frame, result = waiting.popleft()
-                    yield frame, result.result()
-            for frame, result in waiting:
-                yield frame, result.result()
+                    yield waiting.popleft().result()
+            for future in waiting:
+                yield future.result()
     finally:
         cv2.setNumThreads(threads)
 

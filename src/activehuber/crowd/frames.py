@@ -253,19 +253,15 @@ def read_image(path: str | Path) -> Image | None:
     """
     try:
         # cv2.imread does not find every name on every system; bytes it always takes.
-        content = np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
+        content = Path(path).read_bytes()
     except OSError:
         return None
-    return decode_image(content)
-
-
-def decode_image(content: NDArray[np.uint8]) -> Image | None:
-    """Bytes of an image file, shape (n,), as `read_image` gives them."""
-    if not len(content) or _is_cut_jpeg(content):
+    if not content or _is_cut_jpeg(content):
         return None
     with _quiet:
         try:
-            image = cv2.imdecode(content, cv2.IMREAD_ANYCOLOR | cv2.IMREAD_ANYDEPTH)
+            encoded = np.frombuffer(content, dtype=np.uint8)
+            image = cv2.imdecode(encoded, cv2.IMREAD_ANYCOLOR | cv2.IMREAD_ANYDEPTH)
         except cv2.error:
             # A header that promises too many pixels raises instead of giving None.
             return None
@@ -278,9 +274,8 @@ def decode_image(content: NDArray[np.uint8]) -> Image | None:
     return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image
 
 
-def _is_cut_jpeg(content: NDArray[np.uint8]) -> bool:
+def _is_cut_jpeg(data: bytes) -> bool:
     """Whether a JPEG has lost its end; some versions of OpenCV would fill it with grey."""
-    data = content.tobytes()
     if data[:2] != b"\xff\xd8":
         return False
     # Over the headers, because a thumbnail among them has an end of its own.
@@ -518,32 +513,24 @@ def write_video(path: str | Path, images: Iterable[Image], fps: float) -> int:
     codec = VIDEO_CODECS.get(path.suffix.lower())
     if codec is None:
         raise TableError(f"{path}: videos are written as {' or '.join(VIDEO_CODECS)}")
+    writer, shape, count = cv2.VideoWriter(), None, 0
     with drafted(path) as draft:
-        return _encode_video(draft, images, fps, codec)
-
-
-def _encode_video(path: Path, images: Iterable[Image], fps: float, codec: str) -> int:
-    writer, shape, count = None, None, 0
-    try:
-        for image in images:
-            if writer is None:
-                shape = image.shape
-                with _quiet, _quiet_ffmpeg():
-                    writer = cv2.VideoWriter(
-                        str(path), cv2.VideoWriter_fourcc(*codec), fps, shape[1::-1]
-                    )
-                if not writer.isOpened():
-                    raise TableError(f"{path.parent}: OpenCV cannot write a video there")
-            if image.shape != shape:
-                # OpenCV would drop such a frame without a word.
-                raise TableError(f"frame {count + 1} of the video has another size")
-            writer.write(image)
-            count += 1
-    except cv2.error as error:
-        raise TableError(f"the video cannot be written: {first_line(error)}") from None
-    finally:
-        if writer is not None:
+        try:
+            for count, image in enumerate(images, 1):
+                if shape is None:
+                    shape, fourcc = image.shape, cv2.VideoWriter_fourcc(*codec)
+                    with _quiet, _quiet_ffmpeg():
+                        opened = writer.open(str(draft), fourcc, fps, shape[1::-1])
+                    if not opened:
+                        raise TableError(f"{path.parent}: OpenCV cannot write a video there")
+                if image.shape != shape:
+                    # OpenCV would drop such a frame without a word.
+                    raise TableError(f"frame {count} of the video has another size")
+                writer.write(image)
+        except cv2.error as error:
+            raise TableError(f"the video cannot be written: {first_line(error)}") from None
+        finally:
             writer.release()
-    if not count:
-        raise TableError(f"{path.parent}: there is no frame to write as a video")
+        if not count:
+            raise TableError(f"{path.parent}: there is no frame to write as a video")
     return count
