@@ -14,7 +14,7 @@ import numpy as np
 import activehuber
 from activehuber._typing import Matrix, Vector
 from activehuber.crowd.background import Backgrounds, find_backgrounds, with_level
-from activehuber.crowd.counter import Counter, fit_counter
+from activehuber.crowd.counter import fit_counter
 from activehuber.crowd.counts import Counts, counts_csv, read_counts
 from activehuber.crowd.features import Described, describe_frames, look_at, overlay
 from activehuber.crowd.frames import Frames, Image, cv2, open_frames, read_image
@@ -54,21 +54,22 @@ class Counted:
 
     Examples
     --------
-    >>> import tempfile
     >>> from pathlib import Path
-    >>> import pandas as pd
-    >>> from activehuber.crowd.command import train
-    >>> from activehuber.crowd.frames import write_images
-    >>> from activehuber.crowd.synthetic import synthetic_camera
-    >>> clip = synthetic_camera(40, height=96, width=128, people=(1, 6))
-    >>> counts = pd.DataFrame({"frame": range(1, 41), "count": clip.counts})[::2]
-    >>> with tempfile.TemporaryDirectory() as name:
-    ...     folder = Path(name)
-    ...     _ = write_images(folder / "frames", clip.images())
-    ...     counts.to_csv(folder / "counts.csv", index=False)
-    ...     trained = train(folder / "frames", folder / "counts.csv")
-    >>> trained.counted.csv().splitlines()[0]
-    b'frame,count,lower,upper'
+    >>> import numpy as np
+    >>> from activehuber.crowd.command import Counted
+    >>> from activehuber.crowd.frames import Frames
+    >>> frames = Frames(Path("plaza"), (1, 2, 3), ("1.jpg", "2.jpg", "3.jpg"), 96, 128)
+    >>> table = np.array([[2.2, 1.0, 4.0], [np.nan] * 3, [3.5, 2.0, 5.0]])
+    >>> columns = dict(zip(("count", "lower", "upper"), table.T, strict=True))
+    >>> counted = Counted(frames, columns, np.array([2, np.nan, 9]), np.array([3]), ())
+    >>> print(counted.csv().decode())
+    frame,count,lower,upper
+    1,2.2,1,4
+    2,,,
+    3,3.5,2,5
+    <BLANKLINE>
+    >>> counted.flagged_csv().splitlines()
+    [b'frame,given,fitted,lower,upper', b'3,9,3.5,2,5']
     """
 
     frames: Frames
@@ -252,18 +253,17 @@ def count(
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> import numpy as np
+    >>> import pandas as pd
     >>> from activehuber.crowd.command import count, train
     >>> from activehuber.crowd.frames import write_images
     >>> from activehuber.crowd.synthetic import synthetic_camera
     >>> from activehuber.runtime.files import write_files
     >>> clip = synthetic_camera(60, height=96, width=128, people=(1, 6))
-    >>> counts = np.column_stack([np.arange(1, 61), clip.counts])[::2]
+    >>> counts = pd.DataFrame({"frame": range(1, 61), "count": clip.counts})[::2]
     >>> with tempfile.TemporaryDirectory() as name:
     ...     folder = Path(name)
     ...     _ = write_images(folder / "frames", clip.images())
-    ...     header = {"header": "frame,count", "comments": "", "fmt": "%d", "delimiter": ","}
-    ...     np.savetxt(folder / "counts.csv", counts, **header)
+    ...     counts.to_csv(folder / "counts.csv", index=False)
     ...     trained = train(folder / "frames", folder / "counts.csv")
     ...     write_files(folder / "camera", trained.files())
     ...     model = folder / "camera" / "model.skops"
@@ -457,22 +457,16 @@ def _cautions(counted: Counted) -> tuple[str, ...]:
     )
 
 
-def _features(counter: Counter) -> str:
-    """What is made of the features, and how many frames taught it."""
-    words = features_in_words(counter.setting)
-    taught = {part.temporal.n_frames for part in counter.preparation.parts if part.temporal}
-    return f"{words}, learnt from {max(taught):,} frames" if taught else words
-
-
 def _settings(model: CrowdModel) -> tuple[tuple[str, str], ...]:
     counter, setting, scene = model.counter, model.counter.setting, model.scene
     gaps, residuals = counter.model.duality_gap_, counter.model.kkt_residual_
-    person = scene.person
+    person, words = scene.person, features_in_words(setting)
+    taught = [part.temporal.n_frames for part in counter.preparation.parts if part.temporal]
     return (
         ("views", " + ".join(setting.joint) or "one kernel each: " + ", ".join(model.columns)),
         ("kernel", f"rbf, width {setting.width:g} of the mean squared distance"),
         ("alpha", f"{counter.model.alpha:.3g}"),
-        ("features", _features(counter)),
+        ("features", f"{words}, learnt from {max(taught):,} frames" if taught else words),
         ("time chain, over alpha", f"{setting.chain:g}"),
         ("agreement of views, over alpha", f"{setting.agreement:g}"),
         ("weights of views", ", ".join(f"{c:.3g}" for c in setting.weights) or "equal"),
@@ -498,9 +492,8 @@ def _settings(model: CrowdModel) -> tuple[tuple[str, str], ...]:
 def summary(counted: Counted, model: CrowdModel, most: int = 10) -> list[str]:
     """Lines for a person at the terminal."""
     lines = [f"{name}: {value}" for name, value in _facts(counted, model)]
-    places = {number: place for place, number in enumerate(counted.frames.numbers)}
-    for number in counted.flagged[:most].tolist():
-        at = places[number]
+    for number in counted.flagged[:most]:
+        at = np.searchsorted(counted.frames.numbers, number)
         value, lower, upper = (counted.columns[k][at] for k in ("count", "lower", "upper"))
         lines.append(
             f"frame {number}: given {counted.given[at]:g}, expected {value:.1f} "

@@ -118,12 +118,10 @@ class Counter:
         rows = self.preparation(described.values[usable])
         found[usable] = self.model.predict(rows).reshape(-1, q)
         found = np.maximum(found, 0.0)
-        columns = dict(zip(self.names, found.T, strict=True))
-        if q > 1:
-            columns = {"count": found.sum(axis=1), **columns}
-        units = [self.unit[-1], *self.unit[:-1]] if q > 1 else list(self.unit)
+        columns = {"count": found.sum(axis=1), **dict(zip(self.names, found.T, strict=True))}
         out = {}
-        for (name, values), unit in zip(columns.items(), units, strict=True):
+        # The unit of the sum is the last one, or the only one.
+        for (name, values), unit in zip(columns.items(), np.roll(self.unit, 1), strict=True):
             half = unit * np.sqrt(1.0 + values)
             prefix = "" if name == "count" else f"{name}_"
             out[name] = values
@@ -281,8 +279,6 @@ def frames_to_use(
 def thinned(y: Vector, most: int = MOST_COUNTED) -> Vector:
     """Counts for the choice: evenly spread over time if they are many."""
     counted = np.flatnonzero(~np.isnan(y))
-    if len(counted) <= most:
-        return y
     kept = counted[evenly(len(counted), most)]
     out = np.full_like(y, np.nan)
     out[kept] = y[kept]

@@ -79,15 +79,14 @@ def make_scene(
     inside = np.ones(shape, dtype=bool)
     if roi is not None:
         _check_shape("the region of interest", roi, height, width)
-        inside = (
-            cv2.resize(roi.astype(np.uint8), shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
-        )
+        pixels = roi.astype(np.uint8)
+        inside = cv2.resize(pixels, shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
         if not inside.any():
             raise TableError("the region of interest is empty; non-zero pixels are inside it")
     person = np.ones(shape)
     if perspective is not None:
         _check_shape("the perspective map", perspective, height, width)
-        if not np.all(np.isfinite(perspective) & (np.asarray(perspective) > 0.0)):
+        if not np.all(np.isfinite(perspective) & (perspective > 0.0)):
             raise TableError(
                 "the perspective map must hold the height of a person in pixels at every "
                 "place, all above 0"
@@ -97,9 +96,8 @@ def make_scene(
                 f"heights of a person that differ {MOST_PERSPECTIVE:g} times and more are no "
                 "perspective; give heights in pixels"
             )
-        person = cv2.resize(
-            np.asarray(perspective, dtype=float), shape[::-1], interpolation=cv2.INTER_AREA
-        )
+        heights = perspective.astype(float)
+        person = cv2.resize(heights, shape[::-1], interpolation=cv2.INTER_AREA)
         person /= np.median(person[inside])
     return Scene(height, width, inside, person, motion=motion)
 
