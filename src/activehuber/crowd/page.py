@@ -221,8 +221,8 @@ def _headline(frames: FrameCounts) -> str:
         n_counted = int(np.sum(~np.isnan(frames.count)))
         return _plural(n_counted, "frame is", "frames are") + " counted"
     if n_flagged:
-        counts, are = "count" if n_given == 1 else "counts", "is" if n_flagged == 1 else "are"
-        return f"{n_flagged:,} of {n_given:,} given {counts} {are} flagged"
+        given = _plural(n_given, "given count", "given counts")
+        return f"{n_flagged:,} of {given} {'is' if n_flagged == 1 else 'are'} flagged"
     if n_given == 1:
         return "The only given count is kept"
     return f"All {n_given:,} given counts are kept"
@@ -249,8 +249,7 @@ def _skipped(report: CrowdReport) -> str:
     n_skipped = int(np.isnan(report.frames.count).sum())
     text = ""
     if n_skipped:
-        frames, have = ("frame", "has") if n_skipped == 1 else ("frames", "have")
-        text = f"{n_skipped:,} {frames} {have} no count in {report.table}."
+        text = _plural(n_skipped, "frame has", "frames have") + f" no count in {report.table}."
     elif not report.skipped:
         text = "No frame was skipped."
     note = f'<p class="note">{html_text(text)}</p>' if text else ""

@@ -25,6 +25,8 @@ End: TypeAlias = tuple[float, float, float]
 FLOOR_TOP, NEAR_PERSON = 0.26, 0.27
 # Corners of the region of interest as shares of width and height, clockwise.
 REGION = ((0.15, 0.17), (0.85, 0.17), (0.97, 0.9), (0.03, 0.9))
+# Heights of people, over the usual one.
+SHORTEST, TALLEST = 0.82, 1.15
 # Walking people cover this many of their own heights in a second, and take this many steps.
 SPEEDS, STEPS = (0.5, 1.0), 2.0
 # Seconds for which a person who stops stands still.
@@ -283,22 +285,17 @@ def _build_scene(
         paint(canvas, place * width, feet, float(heights[int(feet)]), rng)
         objects.append((feet, np.any(canvas != before, axis=2).astype(np.uint8)))
     # Paint is even, the world is not: patches of a few pixels and of many.
-    uneven = sum(
-        _patches(height, width, size, rng) * depth for size, depth in ((2, 3), (23, 9))
-    )
+    uneven = np.zeros((height, width))
+    for size, depth in ((2, 3), (23, 9)):
+        coarse = rng.standard_normal((height // size + 2, width // size + 2))
+        uneven += depth * cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
     corners = np.hypot(*np.meshgrid(np.linspace(-1, 1, width), np.linspace(-1, 1, height)))
-    shaded = (canvas + np.asarray(uneven)[..., None]) * (1.06 - 0.14 * corners[..., None] ** 2)
+    shaded = (canvas + uneven[..., None]) * (1.06 - 0.14 * corners[..., None] ** 2)
     region = np.zeros((height, width), dtype=np.uint8)
     corners_of_region = np.array(REGION) * (width, height)
     cv2.fillConvexPoly(region, np.rint(corners_of_region).astype(np.int32), 1)
     background = np.clip(shaded, 0, 255).astype(np.uint8)
     return SyntheticScene(background, heights, region.astype(bool), tuple(objects))
-
-
-def _patches(height: int, width: int, size: int, rng: np.random.Generator) -> Matrix:
-    """Smooth noise of shape (height, width) whose patches have about this size in pixels."""
-    coarse = rng.standard_normal((height // size + 2, width // size + 2))
-    return cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
 
 
 def _paint_floor(heights: Vector, width: int, rng: np.random.Generator) -> Matrix:
@@ -327,9 +324,8 @@ def _paint_wall(canvas: Matrix, bottom: int, rng: np.random.Generator) -> None:
     for i, (start, end) in enumerate(pairwise(edges)):
         a, b = int(start + 0.12 * (end - start)), int(end - 0.12 * (end - start))
         lower = bottom - 3 if i == 4 else int(0.72 * bottom)
-        canvas[int(0.15 * bottom) : lower, a:b] = rng.uniform(50, 95) + np.array(
-            [14.0, 5.0, 0.0]
-        )
+        glass = rng.uniform(50, 95) + np.array([14.0, 5.0, 0.0])
+        canvas[int(0.15 * bottom) : lower, a:b] = glass
         canvas[int(0.15 * bottom) : lower, (a + b) // 2] += 40.0
 
 
@@ -404,21 +400,18 @@ def _newcomers(
     new = np.zeros(max(0, count), dtype=WALKER)
     width = scene.roi.shape[1]
     for i, one in enumerate(new):
-        one["who"] = first + i
         if i and rng.uniform() < PAIRS and not inside:
             # Beside the one before, at the same pace: two who walk together.
-            for name in ("heading", "speed", "drift"):
-                one[name] = new[i - 1][name]
-            depth = new[i - 1]["y"] + rng.uniform(-0.1, 0.1) * _height_at(
-                scene, new[i - 1]["y"]
-            )
+            new[i] = new[i - 1]
+            depth = one["y"] + rng.uniform(-0.1, 0.1) * _height_at(scene, one["y"])
             one["y"] = np.clip(depth, *_walkable(scene))
         else:
             one["heading"] = rng.choice([-1.0, 1.0])
             one["speed"] = rng.uniform(*SPEEDS)
             one["drift"] = rng.normal(0.0, 0.12)
             one["y"] = rng.uniform(*_walkable(scene))
-        one["tall"] = np.clip(rng.normal(1.0, 0.06), 0.82, 1.15)
+        one["who"] = first + i
+        one["tall"] = np.clip(rng.normal(1.0, 0.06), SHORTEST, TALLEST)
         one["phase"] = rng.uniform(0.0, 2 * np.pi)
         one["until_pause"] = rng.uniform(1.0, 8.0) if rng.uniform() < standing else np.inf
         one["pause"] = rng.uniform(*PAUSES)
@@ -473,10 +466,8 @@ def _walkable(scene: SyntheticScene) -> tuple[float, float]:
     """First and last row for feet: the middle of the person is then in a row of the region."""
     rows = np.arange(len(scene.heights))
     lines = np.flatnonzero(scene.roi.any(axis=1))
-    shortest, tallest = 0.82, 1.15
-    fits = (rows - 0.5 * shortest * scene.heights < lines[-1] - 1) & (
-        rows - 0.5 * tallest * scene.heights > lines[0] + 1
-    )
+    fits = rows - 0.5 * SHORTEST * scene.heights < lines[-1] - 1
+    fits &= rows - 0.5 * TALLEST * scene.heights > lines[0] + 1
     fits &= rows > FLOOR_TOP * len(rows) + 2
     found = np.flatnonzero(fits)
     return float(found[0]), float(found[-1])
