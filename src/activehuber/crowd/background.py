@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -102,14 +103,18 @@ def find_backgrounds(
     near: deque[tuple[Image, list[Image]]] = deque(maxlen=2 * neighbours)
     each = POOLED_FRAMES // min(count, 2 * neighbours)
     middles, made = [], []
-    for done, images in enumerate(_samples(frames, scene, stretches, sampled)):
-        if images:
-            middles.append(float(np.mean(stretches[done])))
-            some = np.linspace(0, len(images) - 1, min(each, len(images))).astype(int)
-            near.append((median_image(images), [images[place] for place in some]))
-            if len(near) == near.maxlen:
-                made.append(empty_scene(near, earlier))
-        report(done + 1, count)
+    # In one pass: a video can only be read from its start.
+    some = [s[np.linspace(0, len(s) - 1, sampled).astype(int)] for s in stretches]
+    reader = _shrunk(frames, scene, np.unique(np.concatenate(some)))
+    ends = [stretch[-1] for stretch in stretches]
+    for k, group in groupby(reader, lambda read: int(np.searchsorted(ends, read[0]))):
+        images = [image for _, image in group]
+        middles.append(float(np.mean(stretches[k])))
+        places = np.linspace(0, len(images) - 1, min(each, len(images))).astype(int)
+        near.append((median_image(images), [images[place] for place in places]))
+        if len(near) == near.maxlen:
+            made.append(empty_scene(near, earlier))
+        report(k + 1, count)
     if not middles:
         raise TableError(f"{frames.path}: no frame can be read")
     if not made:
@@ -137,21 +142,6 @@ def empty_scene(
         gain = _gain(own, middle)
         pool += [_brightened(image, gain) for image in images]
     return emptiest([*medians, *earlier], median_image(pool))
-
-
-def _samples(
-    frames: Frames, scene: Scene, stretches: Sequence[np.ndarray], sampled: int
-) -> Iterator[list[Image]]:
-    """Some frames of each stretch, in one pass: a video can only be read from its start."""
-    some = [s[np.linspace(0, len(s) - 1, sampled).astype(int)] for s in stretches]
-    reader = _shrunk(frames, scene, np.unique(np.concatenate(some)))
-    following = next(reader, None)
-    for stretch in stretches:
-        held = []
-        while following is not None and following[0] <= stretch[-1]:
-            held.append(following[1])
-            following = next(reader, None)
-        yield held
 
 
 def _shrunk(

@@ -120,13 +120,10 @@ def working_shape(height: int, width: int) -> tuple[int, int]:
 
 def _check_shape(what: str, values: np.ndarray, height: int, width: int) -> None:
     # Shapes count as the same if they differ by what rounding the sides of the map can do.
-    slack = 0.5 * (height + width)
-    if (
-        values.ndim != 2
-        or values.size == 0
-        or abs(values.shape[0] * width - values.shape[1] * height) > slack
-    ):
-        size = " × ".join(str(side) for side in values.shape[::-1])
+    slack, shape = 0.5 * (height + width), values.shape
+    flat = len(shape) == 2 and 0 not in shape
+    if not flat or abs(shape[0] * width - shape[1] * height) > slack:
+        size = " × ".join(str(side) for side in shape[::-1])
         raise TableError(
             f"{what} is {size}, but the frames are {width} × {height}; make it the same size, "
             "or at least the same shape"

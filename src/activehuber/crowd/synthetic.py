@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from activehuber._typing import Mask, Matrix, Vector
-from activehuber.crowd.frames import cv2
-
-if TYPE_CHECKING:
-    from activehuber.crowd.frames import Image
+from activehuber.crowd.frames import Image, cv2
 
 End: TypeAlias = tuple[float, float, float]
 
