@@ -346,11 +346,9 @@ def _each_of_video(frames: Frames, wanted: Sequence[int]) -> Iterator[Frame]:
     if not wanted:
         return
     last_sure = len(frames) - bool(frames.broken)
-    asked = set(wanted)
-    position, alive = 0, True
+    asked, alive = set(wanted), True
     with _capture(frames.path) as capture:
-        while position < min(wanted[-1], last_sure):
-            position += 1
+        for position in range(1, min(wanted[-1], last_sure) + 1):
             # The quiet is not held over a yield: the caller's code has its own log level.
             with _quiet:
                 alive = alive and capture.grab()
@@ -449,14 +447,13 @@ _quiet = _Quiet()
 @contextmanager
 def _quiet_ffmpeg() -> Iterator[None]:
     """The video library has its own log level, which it takes from the environment once."""
-    if FFMPEG_LOG in os.environ:
-        yield
-        return
-    os.environ[FFMPEG_LOG] = FFMPEG_SILENT
+    is_set = FFMPEG_LOG in os.environ
+    os.environ.setdefault(FFMPEG_LOG, FFMPEG_SILENT)
     try:
         yield
     finally:
-        os.environ.pop(FFMPEG_LOG, None)
+        if not is_set:
+            os.environ.pop(FFMPEG_LOG, None)
 
 
 # --- writing ----------------------------------------------------------------------------

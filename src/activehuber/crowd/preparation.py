@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -111,24 +112,22 @@ class Preparation:
 
     def learning(self, values: Matrix, numbers: np.ndarray) -> Preparation:
         """The same with temporal features from further frames too, with features (n, d)."""
-        scaled, parts = self.scaling(values), list(self.parts)
-        for k, part in enumerate(parts):
-            if part.temporal is not None:
-                temporal = part.temporal.learning(scaled[:, part.columns], numbers)
-                # Where the frames are too few it is what it was.
-                if temporal is not part.temporal:
-                    parts[k] = replace(part, temporal=temporal)
-        same = all(new is old for new, old in zip(parts, self.parts, strict=True))
+        scaled, parts = self.scaling(values), []
+        for part in self.parts:
+            temporal = part.temporal
+            if temporal is not None:
+                temporal = temporal.learning(scaled[:, part.columns], numbers)
+            parts.append(replace(part, temporal=temporal))
+        # Where the frames are too few it is what it was.
+        same = all(a.temporal is b.temporal for a, b in zip(parts, self.parts, strict=True))
         return self if same else replace(self, parts=tuple(parts))
 
     @property
     def columns(self) -> dict[str, slice]:
         """Where the rows have each part."""
         ends = np.cumsum([0, *(part.width for part in self.parts)]).tolist()
-        return {
-            part.name: slice(a, b)
-            for part, a, b in zip(self.parts, ends[:-1], ends[1:], strict=True)
-        }
+        spans = zip(self.parts, pairwise(ends), strict=True)
+        return {part.name: slice(*span) for part, span in spans}
 
 
 def scaling_of(values: Matrix, blocks: np.ndarray) -> Scaling:
@@ -185,14 +184,11 @@ class Footage:
         self._components: dict[str, Components] = {}
         self._last: tuple[Any, tuple[Matrix, Preparation]] | None = None
 
-    @property
-    def _scaled(self) -> Matrix:
-        return self.scaling(self.described.values[self.everyone])
-
     @cached_property
     def lags(self) -> tuple[int, ...]:
         """Lags of temporal features to try; empty where none can be learnt."""
-        return tuple(lags(self._scaled, self.described.numbers[self.everyone]))
+        part = self.described.some(self.everyone)
+        return tuple(lags(self.scaling(part.values), part.numbers))
 
     def rows(self, setting: Setting) -> tuple[Matrix, Preparation]:
         """Rows of all frames for a setting, shape (n, k), and how they are made."""
@@ -216,8 +212,9 @@ class Footage:
             name, temporal = " and ".join(names), None
             if setting.lag > 0:
                 if name not in self._components:
-                    numbers = self.described.numbers[self.everyone]
-                    self._components[name] = Components.of(self._scaled[:, columns], numbers)
+                    part = self.described.some(self.everyone)
+                    rows = self.scaling(part.values)[:, columns]
+                    self._components[name] = Components.of(rows, part.numbers)
                 temporal = self._components[name].predicting(setting.lag)
             parts.append(KernelFeatures(name, columns, temporal))
         return Preparation(self.scaling, tuple(parts))
