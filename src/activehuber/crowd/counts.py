@@ -118,12 +118,12 @@ def _find_columns(table: Table, path: Path) -> dict[str, str]:
     titles: dict[str, str] = {}
     for title in table.frame.columns:
         name = "".join(title.split()).lower()
-        if name in titles or (name in (FRAME, *TOTAL, *DIRECTIONS) and title in table.repeated):
-            raise TableError(
-                f"{path}: several columns are named {name!r}; rename or delete one"
-            )
-        if name in (FRAME, *TOTAL, *DIRECTIONS):
-            titles[name] = title
+        if name not in (FRAME, *TOTAL, *DIRECTIONS):
+            continue
+        if name in titles or title in table.repeated:
+            words = f"several columns are named {name!r}; rename or delete one"
+            raise TableError(f"{path}: {words}")
+        titles[name] = title
     if FRAME not in titles or not (TOTAL[0] in titles or set(DIRECTIONS) <= set(titles)):
         raise TableError(
             f"{path}, line 1: it needs columns frame and count, or frame, left and right; it "

@@ -80,15 +80,6 @@ class FrameCounts:
         """Decimals of the counts of this page: among few people, tenths matter."""
         return 0 if np.nanmedian(self.count) >= 20 else 1
 
-    @cached_property
-    def distance(self) -> Vector:
-        """How far the given counts lie from the model's, shape (n,)."""
-        return np.nan_to_num(np.abs(self.given - self.count))
-
-    def place(self, number: int) -> int:
-        """Where a frame is among all."""
-        return int(np.searchsorted(self.number, number))
-
     def given_at(self, i: int) -> str:
         """A given count as text."""
         whole = float(self.given[i]).is_integer()
@@ -301,7 +292,7 @@ def _flagged(report: CrowdReport, cards: Sequence[Picture]) -> str:
         return f'<p class="note">{said}</p>'
     body = ""
     for picture in cards:
-        i = frames.place(picture.number)
+        i = int(np.searchsorted(frames.number, picture.number))
         given = f'<span class="given-count">{frames.given_at(i)}</span>'
         heading = f"Frame {picture.number}: given {given}, expected {frames.expected_at(i)}"
         body += _card(f"frame-{picture.number}", heading, *_pair(picture))
@@ -336,7 +327,8 @@ def _rest(frames: FrameCounts, rest: np.ndarray, more: bool) -> str:
 
 def _farthest_first(frames: FrameCounts, index: np.ndarray) -> np.ndarray:
     """Indices of frames, those first whose given count is farthest out."""
-    return index[np.argsort(-frames.distance[index], kind="stable")]
+    distance = np.nan_to_num(np.abs(frames.given - frames.count))[index]
+    return index[np.argsort(-distance, kind="stable")]
 
 
 def _samples(report: CrowdReport, room: int) -> str:
@@ -349,7 +341,7 @@ def _samples(report: CrowdReport, room: int) -> str:
     shown, _ = _fitting(report.samples, room)
     pairs, frames = "", report.frames
     for k, picture in enumerate(shown, start=1):
-        i = frames.place(picture.number)
+        i = int(np.searchsorted(frames.number, picture.number))
         given = "" if np.isnan(frames.given[i]) else f"given {frames.given_at(i)}, "
         heading = f"Frame {picture.number}: {given}counted {frames.expected_at(i)}"
         pairs += _card(f"sample-{k}", heading, *_pair(picture))

@@ -32,8 +32,8 @@ PAUSES = (8.0, 40.0)
 ARRIVALS, PAIRS = 0.8, 0.35
 # Share of clothes that hardly differ from the floor.
 CAMOUFLAGED = 0.25
-# Directions in which shadows fall, in heights of the person.
-SHADOW = (0.32, -0.05)
+# Where shadows fall, in heights of the person: to the right, and up.
+SHADOW = (0.32, 0.05)
 # Bits of fraction with which OpenCV takes coordinates.
 SHIFT = 4
 
@@ -62,6 +62,40 @@ class SyntheticScene:
     heights: Vector
     roi: Mask
     objects: tuple[tuple[float, NDArray[np.uint8]], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """What stands in a picture; lengths are shares of its height, from its feet on."""
+
+    canvas: np.ndarray
+    x: float
+    feet: float
+    tall: float
+
+    def limb(self, start: End, end: End, colour: ArrayLike) -> None:
+        """A trapezium from one end to the other; an end is right, up and half its width."""
+        (right, up, half), (to_right, to_up, to_half) = start, end
+        across = np.array([right - half, right + half, to_right + to_half, to_right - to_half])
+        rows = self.feet - np.array([up, up, to_up, to_up]) * self.tall
+        corners = np.column_stack([self.x + across * self.tall, rows]) * (1 << SHIFT)
+        filled = np.asarray(colour).tolist(), cv2.LINE_AA, SHIFT
+        cv2.fillConvexPoly(self.canvas, corners.astype(np.int32), *filled)
+
+    def oval(
+        self,
+        right: float,
+        up: float,
+        across: float,
+        down: float,
+        colour: ArrayLike,
+        angle: float = 0.0,
+    ) -> None:
+        """An ellipse around a place, so far across and down from its middle."""
+        centre = self.x + right * self.tall, self.feet - up * self.tall
+        places = np.array([centre, (across * self.tall, down * self.tall)]) * (1 << SHIFT)
+        filled = np.asarray(colour).tolist(), -1, cv2.LINE_AA, SHIFT
+        cv2.ellipse(self.canvas, *places.astype(int).tolist(), angle, 0, 360, *filled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +313,7 @@ def _build_scene(
     for row, place, paint in ((0.5, 0.2, _paint_plant), (0.72, 0.74, _paint_bench)):
         before = canvas.copy()
         feet = row * height
-        paint(canvas, place * width, feet, float(heights[int(feet)]), rng)
+        paint(Figure(canvas, place * width, feet, heights[int(feet)]), rng)
         objects.append((feet, np.any(canvas != before, axis=2).astype(np.uint8)))
     # Paint is even, the world is not: patches of a few pixels and of many.
     uneven = np.zeros((height, width))
@@ -326,33 +360,23 @@ def _paint_wall(canvas: Matrix, bottom: int, rng: np.random.Generator) -> None:
         canvas[int(0.15 * bottom) : lower, (a + b) // 2] += 40.0
 
 
-def _paint_plant(
-    canvas: Matrix, x: float, feet: float, tall: float, rng: np.random.Generator
-) -> None:
+def _paint_plant(plant: Figure, rng: np.random.Generator) -> None:
     """A pot with leaves, as high as a person."""
-    _limb(canvas, (x, feet - 0.32 * tall, 0.2 * tall), (x, feet, 0.14 * tall), (70, 84, 120))
+    plant.limb((0.0, 0.32, 0.2), (0.0, 0.0, 0.14), (70, 84, 120))
     for _ in range(46):
         angle, far = rng.uniform(0, 2 * np.pi), np.sqrt(rng.uniform())
-        centre = (
-            x + 0.24 * tall * far * np.cos(angle),
-            feet - 0.62 * tall + 0.34 * tall * far * np.sin(angle),
-        )
+        right, up = 0.24 * far * np.cos(angle), 0.62 - 0.34 * far * np.sin(angle)
         green = rng.uniform(0.6, 1.25) * np.array([48.0, 96.0, 62.0])
-        _oval(canvas, centre, (0.11 * tall, 0.045 * tall), green, rng.uniform(0, 180))
+        plant.oval(right, up, 0.11, 0.045, green, rng.uniform(0, 180))
 
 
-def _paint_bench(
-    canvas: Matrix, x: float, feet: float, tall: float, rng: np.random.Generator
-) -> None:
+def _paint_bench(bench: Figure, rng: np.random.Generator) -> None:
     """A wooden bench seen from the front."""
-    half = 0.5 * tall
-    for side in (-0.85, 0.85):
-        leg, thick = x + side * half, 0.04 * tall
-        _limb(canvas, (leg, feet - 0.3 * tall, thick), (leg, feet, thick), (52,) * 3)
+    for leg in (-0.425, 0.425):
+        bench.limb((leg, 0.3, 0.04), (leg, 0.0, 0.04), (52,) * 3)
     for up, thick in ((0.24, 0.06), (0.36, 0.05), (0.46, 0.05)):
         brown = rng.uniform(0.85, 1.15) * np.array([58.0, 92.0, 126.0])
-        ends = (x, feet - (up + thick) * tall, half), (x, feet - up * tall, half)
-        _limb(canvas, *ends, brown)
+        bench.limb((0.0, up + thick, 0.5), (0.0, up, 0.5), brown)
 
 
 # --- walks ------------------------------------------------------------------------------
@@ -533,8 +557,8 @@ def _draw(
         else:
             one = walkers[which]
             swing = float(np.sin(one["phase"])) if walking[which] else 0.0
-            place = float(one["x"]), float(one["y"]), float(tall[which])
-            _draw_person(canvas, *place, float(one["heading"]), swing, clothes[one["who"]])
+            person = Figure(canvas, one["x"], one["y"], tall[which])
+            _draw_person(person, one["heading"], swing, clothes[one["who"]])
     return canvas
 
 
@@ -544,72 +568,33 @@ def _cast_shadows(scene: SyntheticScene, walkers: Walkers) -> Image:
     # Soft things need no more than half the pixels.
     light = np.full((height // 2, width // 2), 255, dtype=np.uint8)
     for one, tall in zip(walkers, _height_at(scene, walkers["y"]), strict=True):
-        x, y = float(one["x"]), float(one["y"])
-        centre = (x + SHADOW[0] * tall) / 2, (y + SHADOW[1] * tall) / 2
-        _oval(light, centre, (0.2 * tall, 0.045 * tall), (165,) * 3, -9.0)
-        _oval(light, (x / 2, y / 2), (0.07 * tall, 0.03 * tall), (140,) * 3)
+        person = Figure(light, one["x"] / 2, one["y"] / 2, tall / 2)
+        person.oval(*SHADOW, 0.4, 0.09, (165,) * 3, -9.0)
+        person.oval(0.0, 0.0, 0.14, 0.06, (140,) * 3)
     light = cv2.resize(cv2.GaussianBlur(light, (0, 0), 1.2), (width, height))
     return cv2.multiply(
         scene.background, cv2.cvtColor(light, cv2.COLOR_GRAY2BGR), scale=1 / 255
     )
 
 
-def _draw_person(
-    canvas: Image,
-    x: float,
-    feet: float,
-    tall: float,
-    heading: float,
-    swing: float,
-    clothes: Clothes,
-) -> None:
+def _draw_person(person: Figure, heading: float, swing: float, clothes: Clothes) -> None:
     """Legs, arms, body and head; `swing` from -1 to 1 is where in the step they are."""
-
-    def limb(start: End, end: End, colour: Vector) -> None:
-        ends = [(x + right * tall, feet - up * tall, w * tall) for right, up, w in (start, end)]
-        _limb(canvas, ends[0], ends[1], colour)
-
-    def oval(right: float, up: float, across: float, down: float, colour: Vector) -> None:
-        centre = x + right * tall, feet - up * tall
-        _oval(canvas, centre, (across * tall, down * tall), colour)
-
-    # Lengths are shares of the height of the person: to the right, and up from the feet.
     hem, hand = 0.45 - clothes.coat, 0.1 + 0.117 * swing
     for side, shade in ((-1.0, 0.75), (1.0, 1.0)):
         toe = side * (0.13 * swing + 0.03 * (1.0 - abs(swing)))
         lift = 0.03 * max(0.0, -side * swing * heading)
         hip, ankle = (0.02 * side, 0.5, 0.06), (toe, 0.03 + lift, 0.032)
-        limb(hip, ankle, shade * clothes.trousers)
-        oval(toe + 0.025 * heading, 0.02 + lift, 0.05, 0.022, clothes.shoes)
-    limb((0.09, 0.79, 0.032), (hand, 0.46, 0.024), 0.72 * clothes.top)
+        person.limb(hip, ankle, shade * clothes.trousers)
+        person.oval(toe + 0.025 * heading, 0.02 + lift, 0.05, 0.022, clothes.shoes)
+    person.limb((0.09, 0.79, 0.032), (hand, 0.46, 0.024), 0.72 * clothes.top)
     if clothes.bag is not None:
-        oval(-0.13 * heading, 0.64, 0.07, 0.11, clothes.bag)
-    limb((0.0, 0.83, 0.105), (0.0, hem, 0.1), clothes.top)
-    limb((-0.05, 0.82, 0.045), (-0.05, hem, 0.04), 1.12 * clothes.top)
-    limb((-0.1, 0.8, 0.033), (-hand, 0.46, 0.024), 0.88 * clothes.top)
-    oval(-hand, 0.44, 0.025, 0.03, clothes.skin)
-    oval(0.0, 0.92, 0.066, 0.08, clothes.hair)
-    oval(0.022 * heading, 0.905, 0.046, 0.06, clothes.skin)
-
-
-def _limb(canvas: np.ndarray, start: End, end: End, colour: ArrayLike) -> None:
-    """A trapezium from one end to the other; an end is x, y and half its width."""
-    (x, y, half), (to_x, to_y, to_half) = start, end
-    corners = [(x - half, y), (x + half, y), (to_x + to_half, to_y), (to_x - to_half, to_y)]
-    fine = (np.array(corners) * (1 << SHIFT)).astype(np.int32)
-    cv2.fillConvexPoly(canvas, fine, np.asarray(colour).tolist(), cv2.LINE_AA, SHIFT)
-
-
-def _oval(
-    canvas: np.ndarray,
-    centre: tuple[float, float],
-    axes: tuple[float, float],
-    colour: ArrayLike,
-    angle: float = 0.0,
-) -> None:
-    middle, half = (np.array([centre, axes]) * (1 << SHIFT)).astype(int).tolist()
-    filled = np.asarray(colour).tolist(), -1, cv2.LINE_AA, SHIFT
-    cv2.ellipse(canvas, middle, half, angle, 0, 360, *filled)
+        person.oval(-0.13 * heading, 0.64, 0.07, 0.11, clothes.bag)
+    person.limb((0.0, 0.83, 0.105), (0.0, hem, 0.1), clothes.top)
+    person.limb((-0.05, 0.82, 0.045), (-0.05, hem, 0.04), 1.12 * clothes.top)
+    person.limb((-0.1, 0.8, 0.033), (-hand, 0.46, 0.024), 0.88 * clothes.top)
+    person.oval(-hand, 0.44, 0.025, 0.03, clothes.skin)
+    person.oval(0.0, 0.92, 0.066, 0.08, clothes.hair)
+    person.oval(0.022 * heading, 0.905, 0.046, 0.06, clothes.skin)
 
 
 def _through_lens(image: Image) -> Image:
