@@ -15,7 +15,7 @@ import activehuber
 from activehuber._typing import Matrix, Vector
 from activehuber.crowd.background import Backgrounds, find_backgrounds, with_level
 from activehuber.crowd.counter import fit_counter
-from activehuber.crowd.counts import Counts, counts_csv, read_counts
+from activehuber.crowd.counts import counts_csv, read_counts
 from activehuber.crowd.features import Described, describe_frames, look_at, overlay
 from activehuber.crowd.frames import Frames, Image, cv2, open_frames, read_image
 from activehuber.crowd.model import CrowdModel, check_same_camera, load_model, model_bytes
@@ -194,7 +194,8 @@ def train(
     given = read_counts(counts, frames)
     scene = _scene_of(frames, roi, perspective, line, motion=len(given.names) > 1)
     backgrounds, described, scene = _describe(frames, scene, tell, None)
-    lost = _lost_counts(given, described)
+    lost = described.numbers[np.isfinite(given.values).any(axis=1) & ~described.readable]
+    unused = f"Counts of frames that cannot be read were not used: {listed(lost)}."
     tell(0.7, "choosing and fitting")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -213,7 +214,7 @@ def train(
         counter.count(described),
         total,
         counter.flagged,
-        (*given.notes, *lost, *warned, *_notes(frames, described)),
+        (*given.notes, *([unused] if len(lost) else []), *warned, *_notes(frames, described)),
     )
     model = CrowdModel(scene, counter, backgrounds.images[-1], described.columns)
     tell(0.92, "drawing the page")
@@ -343,15 +344,6 @@ def _read_map(path: Path) -> Matrix:
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "biuf":
         raise TableError(f"--perspective {path}: it must hold one array of numbers")
     return found.astype(float)
-
-
-def _lost_counts(given: Counts, described: Described) -> list[str]:
-    """A sentence on counts of frames that could not be read."""
-    counted = np.isfinite(given.values).any(axis=1)
-    lost = described.numbers[counted & ~described.readable]
-    if not len(lost):
-        return []
-    return [f"Counts of frames that cannot be read were not used: {listed(lost)}."]
 
 
 def _notes(frames: Frames, described: Described) -> tuple[str, ...]:
