@@ -61,7 +61,7 @@ from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View
 
-FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 6
+FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 7
 COMMANDS = {FORMAT: "activehuber predict", CROWD_FORMAT: "activehuber crowd count"}
 # What every file says of itself.
 HEAD = ("format", "version", "activehuber")

@@ -8,6 +8,7 @@ may still be in its file, as a `Header`: then its numbers are not looked at.
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,25 +28,17 @@ class Header:
 
     Attributes
     ----------
-    name : str
-        Of its part in the file.
     dtype : numpy.dtype
     shape : tuple of int
-    order : {"C", "F"}
     """
 
-    name: str
     dtype: np.dtype
     shape: tuple[int, ...]
-    order: str
 
     @property
     def count(self) -> int:
         """How many entries, as a whole number of any size."""
-        product = 1
-        for side in self.shape:
-            product *= side
-        return product
+        return math.prod(self.shape)
 
 
 def shown(value: Any) -> str:
