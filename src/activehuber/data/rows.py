@@ -67,9 +67,11 @@ class Rows(ABC):
     def __len__(self) -> int:
         return self.n_rows
 
-    @abstractmethod
     def take(self, numbers: np.ndarray) -> Matrix:
         """A few rows by number, in the order asked for, shape (k, d)."""
+        wanted, places = np.unique(numbers, return_inverse=True)
+        found, _ = self.run(_as_they_are, chosen=wanted)
+        return np.empty((0, self.n_features)) if found is None else found[places]
 
     @abstractmethod
     def run(
@@ -126,35 +128,37 @@ class LocalRows(Rows):
         values: np.ndarray | None = None
         sums: Sums = ()
         start = 0
-        for size, (part, terms) in self._results(work, shared, columns, chosen):
+        for part, terms in self._results(work, shared, columns, chosen):
             if part is not None:
                 if values is None:
                     values = np.empty((n, *part.shape[1:]), dtype=part.dtype)
-                values[start : start + size] = part
+                values[start : start + len(part)] = part
+                start += len(part)
             sums = add_sums(sums, terms)
-            start += size
         return values, sums
+
+    def pieces(self, columns: Entries, chosen: Chosen) -> Iterator[tuple[Any, ...]]:
+        """Each block with its part of the columns."""
+        start = 0
+        for block in self.blocks(chosen):
+            here = slice(start, start + len(block))
+            yield block, *(column[here] for column in columns)
+            start = here.stop
 
     def _results(
         self, work: Work, shared: Shared, columns: Entries, chosen: Chosen
-    ) -> Iterator[tuple[int, Result]]:
+    ) -> Iterator[Result]:
         """What each block gives, in order; blocks are read while others are worked on."""
         threads = blas_threads()
-        start = 0
         with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-            waiting: deque[tuple[int, Future]] = deque()
+            waiting: deque[Future] = deque()
             try:
-                for block in self.blocks(chosen):
-                    here = slice(start, start + len(block))
-                    parts = [column[here] for column in columns]
-                    waiting.append((len(block), pool.submit(work, block, *shared, *parts)))
-                    start = here.stop
+                for block, *parts in self.pieces(columns, chosen):
+                    waiting.append(pool.submit(work, block, *shared, *parts))
                     if len(waiting) >= threads + READ_AHEAD:
-                        size, future = waiting.popleft()
-                        yield size, future.result()
+                        yield waiting.popleft().result()
                 while waiting:
-                    size, future = waiting.popleft()
-                    yield size, future.result()
+                    yield waiting.popleft().result()
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -194,15 +198,6 @@ class ParquetRows(LocalRows):
     def __init__(self, dataset: Any, names: Sequence[str], block_size: int = MOST_ROWS) -> None:
         self.dataset, self.names, self.block_size = dataset, list(names), block_size
         self.n_rows, self.n_features = int(dataset.count_rows()), len(self.names)
-
-    def take(self, numbers: np.ndarray) -> Matrix:
-        order = np.argsort(numbers, kind="stable")
-        asked = numbers[order]
-        parts = list(self.blocks(np.unique(asked)))
-        found = np.concatenate(parts) if parts else np.empty((0, self.n_features))
-        out = np.empty((len(numbers), self.n_features))
-        out[order] = found[np.searchsorted(np.unique(asked), asked)]
-        return out
 
     def column(self, name: str) -> np.ndarray:
         """One column in memory, NaN (of text: None) where it is null, shape (n,)."""
@@ -288,9 +283,6 @@ class ChosenRows(Rows):
         self.rows, self.numbers = rows, numbers
         self.n_rows, self.n_features, self.local = len(numbers), rows.n_features, rows.local
 
-    def take(self, numbers: np.ndarray) -> Matrix:
-        return self.rows.take(self.numbers[numbers])
-
     def run(
         self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
     ) -> Result:
@@ -351,19 +343,9 @@ def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) ->
             raise ValueError(
                 f"X: {str(source)!r} cannot be read as Parquet: {error}"
             ) from error
-    given = list(source.schema.names)
-    wanted = [*without, *([] if names is None else names)]
-    lost = [name for name in wanted if name not in given]
-    if lost:
-        raise ValueError(
-            f"X has no column {lost[0]!r}; there are {', '.join(map(str, given[:20]))}"
-        )
     # The index of a data frame is stored as a column; it is no feature.
     index = (source.schema.pandas_metadata or {}).get("index_columns", [])
-    rest = [name for name in given if name not in without and name not in index]
-    chosen = rest if names is None else list(names)
-    if not chosen:
-        raise ValueError("X has no column left to learn from")
+    chosen = feature_columns(source.schema.names, without, names, index)
     for name in chosen:
         kind = source.schema.field(name).type
         if not _is_numeric(kind):
@@ -372,6 +354,22 @@ def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) ->
                 "out by dataset.replace_schema(pyarrow.schema([...])) of a pyarrow.dataset"
             )
     return ParquetRows(source, chosen)
+
+
+def feature_columns(
+    given: list[Any], target: Sequence[Any], names: Any, index: Sequence[Any] = ()
+) -> list[Any]:
+    """The columns of X that are features: those named, else all but the target and an index."""
+    rest = [name for name in given if name not in target and name not in index]
+    chosen = rest if names is None else list(names)
+    for name in [*target, *chosen]:
+        if name not in given:
+            raise ValueError(
+                f"X has no column {name!r}; there are {', '.join(map(str, given[:20]))}"
+            )
+    if not chosen:
+        raise ValueError("X has no column left to learn from")
+    return chosen
 
 
 @contextmanager
@@ -406,6 +404,10 @@ def _floats(column: Any, name: str) -> np.ndarray:
     if isinstance(column, pa.ChunkedArray):
         return column.to_numpy()
     return column.to_numpy(zero_copy_only=False)
+
+
+def _as_they_are(X: Matrix) -> Result:
+    return X, ()
 
 
 def add_sums(left: Sums, right: Sums) -> Sums:
