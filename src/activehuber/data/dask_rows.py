@@ -447,13 +447,9 @@ def _memory(client: Any) -> float:
 class DaskRows(Rows):
     """Rows of a Dask array, worked on by the cluster of the active client."""
 
-    def __init__(self, chunks: _Chunks, block_size: int = MOST_ROWS) -> None:
-        self.chunks, self.block_size = chunks, block_size
+    def __init__(self, chunks: _Chunks) -> None:
+        self.chunks = chunks  # what is on the cluster is shared by all sizes of blocks
         self.n_rows, self.n_features = (int(size) for size in chunks.X.shape)
-
-    def in_blocks_of(self, size: int) -> DaskRows:
-        """The same rows; what is on the cluster is shared."""
-        return DaskRows(self.chunks, size)
 
     def release(self) -> None:
         """Let the cluster forget the rows; the next pass sends for them again."""
@@ -540,13 +536,9 @@ def _add_tree(graph: dict[Any, Any], name: str, done: list[Any]) -> Any:
 class LazyRows(Rows):
     """Rows of a Dask array that no one has asked for yet: a pass is one more lazy array."""
 
-    def __init__(self, X: Any, block_size: int = MOST_ROWS) -> None:
-        self.X, self.block_size = X, block_size
+    def __init__(self, X: Any) -> None:
+        self.X = X
         self.n_rows, self.n_features = X.shape
-
-    def in_blocks_of(self, size: int) -> LazyRows:
-        """The same rows."""
-        return LazyRows(self.X, size)
 
     def take(self, numbers: np.ndarray) -> Matrix:
         """A few rows by number."""

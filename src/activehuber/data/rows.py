@@ -7,6 +7,7 @@ blocks needs no more of its rows than that and a few of them by number.
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import ABC, abstractmethod
 from collections import deque
@@ -15,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -61,6 +62,7 @@ class Rows(ABC):
 
     n_rows: int
     n_features: int
+    block_size: int = MOST_ROWS
     local: bool = False
     names: Any = None  # of the features, if they have any
 
@@ -98,9 +100,11 @@ class Rows(ABC):
             Added up in the order of the rows; empty if no row is chosen.
         """
 
-    @abstractmethod
-    def in_blocks_of(self, size: int) -> Rows:
+    def in_blocks_of(self, size: int) -> Self:
         """The same rows, worked on `size` at a time."""
+        made = copy.copy(self)
+        made.block_size = size
+        return made
 
     def replaced_by(self, made: Rows) -> Rows:
         """What was made of these rows once and for all, to be worked on in their place."""
@@ -115,7 +119,6 @@ class LocalRows(Rows):
     """Rows that this process can read, worked on by as many threads as BLAS may have."""
 
     local = True
-    block_size: int = MOST_ROWS
 
     @abstractmethod
     def blocks(self, chosen: Chosen) -> Iterator[Matrix]:
@@ -181,9 +184,6 @@ class ArrayRows(LocalRows):
             rows = self.X[here] if chosen is None else self.X[chosen[here]]
             yield np.ascontiguousarray(rows, dtype=np.float64)
 
-    def in_blocks_of(self, size: int) -> ArrayRows:
-        return ArrayRows(self.X, size)
-
 
 class ParquetRows(LocalRows):
     """Numeric columns of Parquet files, read batch by batch at every pass.
@@ -195,8 +195,8 @@ class ParquetRows(LocalRows):
         The columns that are features, in their order.
     """
 
-    def __init__(self, dataset: Any, names: Sequence[str], block_size: int = MOST_ROWS) -> None:
-        self.dataset, self.names, self.block_size = dataset, list(names), block_size
+    def __init__(self, dataset: Any, names: Sequence[str]) -> None:
+        self.dataset, self.names = dataset, list(names)
         self.n_rows, self.n_features = int(dataset.count_rows()), len(self.names)
 
     def column(self, name: str) -> np.ndarray:
@@ -238,9 +238,6 @@ class ParquetRows(LocalRows):
             out[:, place] = _floats(batch.column(place), name)
         return out
 
-    def in_blocks_of(self, size: int) -> ParquetRows:
-        return ParquetRows(self.dataset, self.names, size)
-
 
 class WatchedRows(Rows):
     """Rows that tell when a pass over them begins.
@@ -269,8 +266,8 @@ class WatchedRows(Rows):
         self.pass_begins()
         return self.rows.run(work, shared, columns, chosen)
 
-    def in_blocks_of(self, size: int) -> WatchedRows:
-        return WatchedRows(self.rows.in_blocks_of(size), self.pass_begins)
+    def in_blocks_of(self, size: int) -> Self:
+        return type(self)(self.rows.in_blocks_of(size), self.pass_begins)
 
     def replaced_by(self, made: Rows) -> WatchedRows:
         return WatchedRows(made, self.pass_begins)
@@ -283,14 +280,17 @@ class ChosenRows(Rows):
         self.rows, self.numbers = rows, numbers
         self.n_rows, self.n_features, self.local = len(numbers), rows.n_features, rows.local
 
+    def take(self, numbers: np.ndarray) -> Matrix:
+        return self.rows.take(self.numbers[numbers])
+
     def run(
         self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
     ) -> Result:
         mine = self.numbers if chosen is None else self.numbers[chosen]
         return self.rows.run(work, shared, columns, mine)
 
-    def in_blocks_of(self, size: int) -> ChosenRows:
-        return ChosenRows(self.rows.in_blocks_of(size), self.numbers)
+    def in_blocks_of(self, size: int) -> Self:
+        return type(self)(self.rows.in_blocks_of(size), self.numbers)
 
 
 class LostRows(Rows):
@@ -306,9 +306,6 @@ class LostRows(Rows):
         )
 
     run = take
-
-    def in_blocks_of(self, size: int) -> LostRows:
-        return self
 
 
 def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) -> ParquetRows:
