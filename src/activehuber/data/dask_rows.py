@@ -87,32 +87,26 @@ def active_client() -> Any:
 
 
 @contextmanager
-def local_cluster() -> Iterator[Any]:
-    """A Dask client of a cluster on this machine, one process a core; closed in any case."""
+def connected(scheduler: str | None) -> Iterator[Any]:
+    """A Dask client of the scheduler at an address; if None, of a cluster on this machine.
+
+    That has one process a core, and is closed in any case.
+    """
     from distributed import Client, LocalCluster
 
-    with (
-        LocalCluster(
-            n_workers=cores(),
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address="127.0.0.1:0",  # any port: that of another cluster may be taken
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        client.run(ignore_interrupts)
-        yield client
-
-
-@contextmanager
-def connected(scheduler: str | None) -> Iterator[Any]:
-    """A Dask client of the scheduler at an address, or of a local cluster if None."""
     if scheduler is None:
-        with local_cluster() as client:
+        with (
+            LocalCluster(
+                n_workers=cores(),
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address="127.0.0.1:0",  # any port: another cluster may have that one
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            client.run(ignore_interrupts)
             yield client
         return
-    from distributed import Client
-
     try:
         client = Client(scheduler, timeout=CONNECT)
     except (OSError, ValueError) as error:  # TimeoutError is an OSError
@@ -276,10 +270,13 @@ def _large_graphs() -> Iterator[None]:
 
 def dask_rows(X: Any, y: Any, names: Any = None) -> tuple[DaskRows, Any, Any]:
     """Rows, labels and column names of a Dask array or data frame; see `streamed_rows`."""
+    from dask import is_dask_collection
+
     client = active_client()
     X, y, names = _features(X, y, names)
-    if is_collection(y):
-        y = _in_memory(client, y)
+    if is_dask_collection(y):
+        lazy = y
+        y = np.asarray(collect_again(lambda: (client, [client.compute(lazy)]))[0])
     if np.isnan(X.shape[0]):
         X = _with_sizes(client, X)
     if X.shape[0] == 0:
@@ -291,13 +288,6 @@ def dask_rows(X: Any, y: Any, names: Any = None) -> tuple[DaskRows, Any, Any]:
 def lazy_rows(X: Any, names: Any = None) -> LazyRows:
     """New rows of a Dask array or data frame, to be worked on when they are asked for."""
     return LazyRows(_features(X, None, names)[0])
-
-
-def is_collection(X: Any) -> bool:
-    """Whether something is Dask's."""
-    from dask import is_dask_collection
-
-    return is_dask_collection(X)
 
 
 def _features(X: Any, y: Any, names: Any) -> tuple[Any, Any, Any]:
@@ -341,11 +331,6 @@ def _columns(frame: Any, y: Any, names: Any) -> tuple[Any, Any, Any]:
         labels = labels.astype(np.float64)  # NaN where pandas has NA
     named = np.array(wanted, dtype=object) if all(isinstance(n, str) for n in wanted) else None
     return frame[wanted].astype(np.float64).to_dask_array(), labels, named
-
-
-def _in_memory(client: Any, labels: Any) -> np.ndarray:
-    """Labels on the client, shape (n,) or (n, q)."""
-    return np.asarray(collect_again(lambda: (client, [client.compute(labels)]))[0])
 
 
 def _with_sizes(client: Any, X: Any) -> Any:
@@ -413,7 +398,9 @@ class _Chunks:
 
         if self._parts is None:
             client = self.client()
-            if 8 * self.X.size <= HELD_SHARE * _memory(client):
+            # A worker without a limit counts as infinite.
+            memory = sum(worker["memory_limit"] or np.inf for worker in _workers(client))
+            if 8 * self.X.size <= HELD_SHARE * memory:
                 held = {future.key: future for future in futures_of(client.persist(self.X))}
                 self._parts = [held[row[0]] for row in self.X.__dask_keys__()], {}
             else:
@@ -437,11 +424,6 @@ class _Chunks:
         """Let go of all that is on the cluster."""
         self._client = self._parts = None
         self._kept.clear()
-
-
-def _memory(client: Any) -> float:
-    """Bytes that the workers may use in all; a worker without a limit counts as infinite."""
-    return sum(worker["memory_limit"] or np.inf for worker in _workers(client))
 
 
 class DaskRows(Rows):

@@ -310,7 +310,7 @@ def _learn_numbers(
     width = max(1, NUMBERS_AT_ONCE // len(frame))
     groups = [names[start : start + width] for start in range(0, len(names), width)]
     found = [_look_at_numbers(_number_block(frame, group)) for group in groups or [[]]]
-    learnt = Numbers.joined([each[0] for each in found])
+    learnt = Numbers(*np.concatenate([each[0] for each in found], axis=1))
     counts, infinite, steps = (np.concatenate([each[i] for each in found]) for i in (1, 2, 3))
     keep = (learnt.scale > 0.0) | ((counts > 0) & (counts < len(frame)))
     for place, name in enumerate(names):
@@ -322,7 +322,7 @@ def _learn_numbers(
         told[GAPS] += [f"{name} ({counts[place]})"] if counts[place] else []
         told[INFINITE] += [name] if infinite[place] else []
     told[COUNTERS] += [names[place] for place in np.flatnonzero(steps)]
-    return learnt.take(keep), counts[keep] > 0
+    return Numbers(*np.array(learnt)[:, keep]), counts[keep] > 0
 
 
 def _learn_dates(column: pd.Series, told: Told) -> Dates:

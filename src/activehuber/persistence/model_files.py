@@ -78,22 +78,22 @@ anything = number(finite=False)
 rate, slope = number(0.0, 1.0), number(*SLOPES)
 
 
-def _numbers_fit(value: Any, where: str, sizes: Sizes) -> None:
-    """Numbers over their scale must be finite; what is learnt from a table is far from that."""
-    fill, centre, scale = value["fill"], value["centre"], value["scale"]
-    if isinstance(scale, np.ndarray):
-        used = scale > 0.0
-        far = np.maximum(np.abs(fill), np.abs(centre))[used]
-        if np.any(1e-15 * far > scale[used]):
-            raise ValueError(f"{where} has scales that are far too small")
-
-
 def _numbers(size: int | str) -> Rule:
     """`Numbers` of columns."""
     each = array("f", size)
-    return record(
-        {"fill": each, "centre": each, "scale": array("f", size, low=0.0)}, _numbers_fit
-    )
+    rule = sequence(each, each, array("f", size, low=0.0))
+
+    def check(value: Any, where: str, sizes: Sizes) -> None:
+        """Over their scale they must be finite; what is learnt is far from that."""
+        rule(value, where, sizes)
+        fill, centre, scale = value
+        if isinstance(scale, np.ndarray):
+            used = scale > 0.0
+            far = np.maximum(np.abs(fill), np.abs(centre))[used]
+            if np.any(1e-15 * far > scale[used]):
+                raise ValueError(f"{where} has scales that are far too small")
+
+    return check
 
 
 def _columns_fit(value: Any, where: str, sizes: Sizes) -> None:
