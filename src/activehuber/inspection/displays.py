@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -78,6 +79,7 @@ class _TwoAxes(ABC):
         """Draw on the two."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ViewDisplay(_TwoAxes):
     """The weight of each view and its part of the prediction.
 
@@ -111,13 +113,10 @@ class ViewDisplay(_TwoAxes):
 
     _layout: ClassVar = {"nrows": 1, "ncols": 2, "figsize": (9, 3.6), "width_ratios": (1, 2)}
 
-    def __init__(
-        self, *, names: list[str], shares: Vector, parts: Matrix, prediction: Vector
-    ) -> None:
-        self.names = names
-        self.shares = shares
-        self.parts = parts
-        self.prediction = prediction
+    names: list[str]
+    shares: Vector
+    parts: Matrix
+    prediction: Vector
 
     @classmethod
     def from_estimator(
@@ -198,6 +197,7 @@ class ViewDisplay(_TwoAxes):
         return [values[i % len(values)] for i in range(len(self.names))]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ThresholdPathDisplay(_TwoAxes):
     """Residuals over the threshold, and how many labels are free and bound.
 
@@ -233,9 +233,8 @@ class ThresholdPathDisplay(_TwoAxes):
         "sharex": True,
     }
 
-    def __init__(self, *, path: ThresholdPath, threshold: float | None = None) -> None:
-        self.path = path
-        self.threshold = threshold
+    path: ThresholdPath
+    threshold: float | None = None
 
     @classmethod
     def from_estimator(
@@ -361,6 +360,7 @@ class ThresholdPathDisplay(_TwoAxes):
         ax.set_ylim(-0.02 * bound.shape[1], 1.05 * bound.shape[1])
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LabelQualityDisplay(_TwoAxes):
     """Each label beside what the other labels say of it, and its quality.
 
@@ -392,13 +392,10 @@ class LabelQualityDisplay(_TwoAxes):
 
     _layout: ClassVar = {"nrows": 1, "ncols": 2, "figsize": (9, 3.8)}
 
-    def __init__(
-        self, *, labels: Vector, predicted: Vector, quality: Vector, removed: Mask
-    ) -> None:
-        self.labels = labels
-        self.predicted = predicted
-        self.quality = quality
-        self.removed = removed
+    labels: Vector
+    predicted: Vector
+    quality: Vector
+    removed: Mask
 
     @classmethod
     def from_estimator(

@@ -420,10 +420,9 @@ def _sample(points: Points, drawable: Mask) -> tuple[np.ndarray, np.ndarray]:
         rest = rng.choice(far[most // 10 :], most - most // 10, replace=False)
         return np.sort(index[np.concatenate([far[: most // 10], rest])])
 
-    flagged = np.asarray(points.flagged, dtype=bool)
     return (
-        thin(np.flatnonzero(drawable & ~flagged), MAX_KEPT_MARKS),
-        thin(np.flatnonzero(drawable & flagged), MAX_FLAGGED_MARKS),
+        thin(np.flatnonzero(drawable & ~points.flagged), MAX_KEPT_MARKS),
+        thin(np.flatnonzero(drawable & points.flagged), MAX_FLAGGED_MARKS),
     )
 
 
@@ -456,7 +455,7 @@ def _scatter(
 ) -> tuple[str, tuple[Axis, Axis], str]:
     """Marks, axes, and a sentence on what is not drawn."""
     kept, flagged = _sample(points, np.isfinite(x) & np.isfinite(y))
-    others = ~np.asarray(points.flagged, dtype=bool)
+    others = ~points.flagged
     x_axis, y_axis = axis_for(x, x[others]), axis_for(y, y[others], include_y)
     drawn = np.concatenate([kept, flagged])
     beyond = [
@@ -613,8 +612,7 @@ def _class_table(points: Points) -> str:
     size = len(names)
     cell = place[given] * size + place[fitted]
     counts = np.bincount(cell, minlength=size**2).reshape(size, size)
-    is_flagged = np.asarray(points.flagged, dtype=bool)[usable]
-    flagged = np.bincount(cell[is_flagged], minlength=size**2).reshape(size, size)
+    flagged = np.bincount(cell[points.flagged[usable]], minlength=size**2).reshape(size, size)
     heads = "".join(f'<th scope="col">{name}</th>' for name in names)
     rows = "".join(
         f'<tr><th scope="row">{name}</th>'
