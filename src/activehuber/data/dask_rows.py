@@ -31,12 +31,12 @@ from activehuber.data.rows import (
     Result,
     Rows,
     Shared,
-    Sums,
     Work,
     add_sums,
     cores,
     feature_columns,
     one_blas_thread,
+    put_together,
 )
 from activehuber.runtime.interrupts import ignore_interrupts
 
@@ -457,13 +457,8 @@ class DaskRows(Rows):
 
         done = collect_again(start, self.chunks.forget)
         sums = done.pop()[1] if gives[1] else ()
-        self.chunks.gives[work] = (bool(done) and done[0][0] is not None, bool(sums))
-        if not self.chunks.gives[work][0]:
-            return None, sums
-        first = done[0][0]
-        values = np.empty((pieces[-1][1].stop, *first.shape[1:]), dtype=first.dtype)
-        for (_, here, _), (part, _) in zip(pieces, done, strict=True):
-            values[here] = part
+        values, _ = put_together(done, pieces[-1][1].stop)
+        self.chunks.gives[work] = (values is not None, bool(sums))
         return values, sums
 
     def _pieces(self, chosen: Chosen) -> Iterator[Piece]:
@@ -581,14 +576,10 @@ def _work_on_chunk(X: np.ndarray, job: Parcel, own: Parcel, *kept: Any) -> Resul
     inner, columns = own.contents
     things = iter(kept)
     shared = [next(things) if is_kept else t for t, is_kept in zip(rest, keep, strict=True)]
-    values: list[Any] = []
-    sums: Sums = ()
+    pieces = ArrayRows(X, size).pieces(columns, inner)
     with one_thread_a_task():
-        for block, *parts in ArrayRows(X, size).pieces(columns, inner):
-            part, terms = work(block, *shared, *parts)
-            values.append(part)
-            sums = add_sums(sums, terms)
-    return (None if values[0] is None else np.concatenate(values)), sums
+        results = (work(block, *shared, *parts) for block, *parts in pieces)
+        return put_together(results, len(X) if inner is None else len(inner))
 
 
 def _values(done: Result) -> Result:

@@ -11,7 +11,7 @@ import copy
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -128,17 +128,7 @@ class LocalRows(Rows):
         self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
     ) -> Result:
         n = self.n_rows if chosen is None else len(chosen)
-        values: np.ndarray | None = None
-        sums: Sums = ()
-        start = 0
-        for part, terms in self._results(work, shared, columns, chosen):
-            if part is not None:
-                if values is None:
-                    values = np.empty((n, *part.shape[1:]), dtype=part.dtype)
-                values[start : start + len(part)] = part
-                start += len(part)
-            sums = add_sums(sums, terms)
-        return values, sums
+        return put_together(self._results(work, shared, columns, chosen), n)
 
     def pieces(self, columns: Entries, chosen: Chosen) -> Iterator[tuple[Any, ...]]:
         """Each block with its part of the columns."""
@@ -405,6 +395,21 @@ def _floats(column: Any, name: str) -> np.ndarray:
 
 def _as_they_are(X: Matrix) -> Result:
     return X, ()
+
+
+def put_together(results: Iterable[Result], n: int) -> Result:
+    """The result of n rows from those of their parts, in order."""
+    values: np.ndarray | None = None
+    sums: Sums = ()
+    start = 0
+    for part, terms in results:
+        if part is not None:
+            if values is None:
+                values = np.empty((n, *part.shape[1:]), dtype=part.dtype)
+            values[start : start + len(part)] = part
+            start += len(part)
+        sums = add_sums(sums, terms)
+    return values, sums
 
 
 def add_sums(left: Sums, right: Sums) -> Sums:

@@ -168,7 +168,7 @@ class ViewDisplay(_TwoAxes):
 
     def _draw_weights(self, ax: Any) -> None:
         rows = np.arange(len(self.names))
-        bars = ax.barh(rows, self.shares, color=self._cycle(COLOURS))
+        bars = ax.barh(rows, self.shares, color=np.resize(COLOURS, len(rows)))
         ax.bar_label(bars, fmt="%.2f", padding=3)
         uniform = 1.0 / len(rows)
         ax.axvline(uniform, color="0.3", ls=":", lw=1)
@@ -180,10 +180,9 @@ class ViewDisplay(_TwoAxes):
         ax.set_title("weight of each view")
 
     def _draw_parts(self, ax: Any) -> None:
-        marks = zip(
-            self.names, self.parts.T, self._cycle(COLOURS), self._cycle(MARKERS), strict=True
-        )
-        for name, part, colour, marker in marks:
+        n = len(self.names)
+        styles = np.resize(COLOURS, n), np.resize(MARKERS, n)
+        for name, part, colour, marker in zip(self.names, self.parts.T, *styles, strict=True):
             ax.scatter(
                 self.prediction, part, s=14, color=colour, marker=marker, alpha=0.6, label=name
             )
@@ -192,9 +191,6 @@ class ViewDisplay(_TwoAxes):
         ax.set_ylabel("part of the prediction")
         ax.set_title("what each view adds")
         ax.legend(loc="best", fontsize=8)
-
-    def _cycle(self, values: tuple[str, ...]) -> list[str]:
-        return [values[i % len(values)] for i in range(len(self.names))]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
