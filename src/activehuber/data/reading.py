@@ -259,17 +259,14 @@ def _side_by_side(columns: list[Any]) -> pd.DataFrame:
     """Columns as one frame; numbers in one block, so that 10⁵ of them take no time."""
     import pandas as pd
 
-    numeric = [i for i, column in enumerate(columns) if isinstance(column, np.ndarray)]
-    others = [i for i, column in enumerate(columns) if not isinstance(column, np.ndarray)]
-    parts = []
-    if numeric:
-        parts.append(pd.DataFrame(np.stack([columns[i] for i in numeric], axis=1)))
-    if others:
-        parts.append(pd.concat([columns[i] for i in others], axis=1))
+    numbers = {i: c for i, c in enumerate(columns) if isinstance(c, np.ndarray)}
+    others = {i: c for i, c in enumerate(columns) if i not in numbers}
+    parts = [pd.concat(others, axis=1)] if others else []
+    if numbers:
+        block = np.stack(list(numbers.values()), axis=1)
+        parts.insert(0, pd.DataFrame(block, columns=list(numbers)))
     frame = pd.concat(parts, axis=1)
-    order = np.argsort(np.array(numeric + others), kind="stable")
-    frame.columns = range(frame.shape[1])
-    return frame if np.array_equal(order, range(len(order))) else frame.iloc[:, order]
+    return frame if frame.columns.is_monotonic_increasing else frame.sort_index(axis=1)
 
 
 def _decode(content: bytes, name: str) -> tuple[str, list[str]]:

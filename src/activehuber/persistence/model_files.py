@@ -504,18 +504,17 @@ def _check_head(state: Any, kind: str, name: str) -> None:
 
 # --- estimators, taken apart and put together -------------------------------------------
 
+# What a classifier has learnt besides its regressor.
+CLASSIFIER_STATE = ("classes", "cut", "noise_rates", "removed", "label_quality")
+
 
 def _estimator_state(model: Any) -> dict[str, Any]:
     if isinstance(model, HLClassifier):
-        calibration: Calibration = model.calibration_
-        state = {
+        state = {name: getattr(model, f"{name}_") for name in CLASSIFIER_STATE}
+        state |= {
             "params": _params_state(model, model.estimator_.result_.settings),
             "classes": _without_objects(model.classes_),
-            "cut": model.cut_,
-            "noise_rates": model.noise_rates_,
-            "calibration": asdict(calibration),
-            "removed": model.removed_,
-            "label_quality": model.label_quality_,
+            "calibration": asdict(model.calibration_),
         }
         return {"regressor": regressor_state(model.estimator_), "classifier": state}
     if isinstance(model, HLRegressor):
@@ -530,12 +529,11 @@ def _estimator_of(model_state: dict[str, Any]) -> Any:
     if state is None:
         return inner
     model = HLClassifier(**_params_of(state["params"]))
-    model.classes_, model.estimator_ = state["classes"], inner
-    rates = state["noise_rates"]
-    model.noise_rates_ = None if rates is None else (float(rates[0]), float(rates[1]))
-    model.removed_, model.label_quality_ = state["removed"], state["label_quality"]
-    model.cut_ = float(state["cut"])
-    model.calibration_ = Calibration(**state["calibration"])
+    for name in CLASSIFIER_STATE:
+        setattr(model, f"{name}_", state[name])
+    if model.noise_rates_ is not None:
+        model.noise_rates_ = tuple(map(float, model.noise_rates_))
+    model.calibration_, model.estimator_ = Calibration(**state["calibration"]), inner
     model.n_features_in_ = inner.n_features_in_
     return model
 
@@ -544,33 +542,31 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
     """A fitted model as plain values and arrays."""
     if model.X_fit_ is None:
         raise TableError("a model with a precomputed kernel cannot be saved")
-    data, evidence = model.result_.data, model.result_.evidence
-    y, weights, trusted = data.y, data.weights, data.trusted
-    params = _params_state(model, model.result_.settings)
+    data, settings = model.result_.data, model.result_.settings
+    params = _params_state(model, settings)
     # As the fit used them: what "scale" and "loo" stood for is not worked out again.
-    params["alpha"] = float(model.result_.settings.alpha)
+    params["alpha"] = float(settings.alpha)
     if not isinstance(params["random_state"], (int, np.integer)):
         params["random_state"] = None  # a generator has moved on: it says nothing of this fit
-    gammas = [view.kernel.gamma for view in model.result_.settings.views]
+    gammas = [view.kernel.gamma for view in settings.views]
     if params["views"] is None:
         params["gamma"] = gammas[0]
     else:
         for view, gamma in zip(params["views"], gammas, strict=True):
             view["gamma"] = gamma
-    approximated = model.result_.settings.approximation is not None
     return {
         "params": params,
         # The rows of an approximated fit are where they are; its basis is all that is needed.
-        "X": None if approximated else model.X_fit_,
+        "X": model.X_fit_ if settings.approximation is None else None,
         "n_features": int(model.n_features_in_),
         "basis": _basis_state(model.result_.targets[0].basis),
-        "y": y,
-        "weights": weights,
-        "trusted": np.array(trusted),
+        "y": data.y,
+        "weights": data.weights,
+        "trusted": np.array(data.trusted),
         "several": bool(data.several_targets),
         "fitted": [
             asdict(replace(fitted, evidence=found, quality=None, basis=None))
-            for fitted, found in zip(model.result_.targets, evidence, strict=True)
+            for fitted, found in zip(model.result_.targets, model.result_.evidence, strict=True)
         ],
     }
 
@@ -599,17 +595,18 @@ def regressor_of(state: dict[str, Any]) -> HLRegressor:
     data = Data(X, state["y"], state["weights"], state["trusted"], state["several"])
     settings = resolved(model, X, data)
     basis = None if state["basis"] is None else _basis_of(state["basis"], settings)
-    fitted = [replace(_fitted_of(item), basis=basis) for item in state["fitted"]]
+    fitted = [_fitted_of(item, basis) for item in state["fitted"]]
     set_fitted(model, settings, data, fitted)
     return model
 
 
-def _fitted_of(item: dict[str, Any]) -> Fitted:
-    certificate, evidence = (
-        Certificate(**item["certificate"]),
-        LabelEvidence(**item["evidence"]),
-    )
-    return Fitted(**item | {"certificate": certificate, "evidence": evidence})
+def _fitted_of(item: dict[str, Any], basis: Basis | None) -> Fitted:
+    of = {
+        "certificate": Certificate(**item["certificate"]),
+        "evidence": LabelEvidence(**item["evidence"]),
+        "basis": basis,
+    }
+    return Fitted(**item | of)
 
 
 def _params_state(model: Any, settings: Settings) -> dict[str, Any]:
