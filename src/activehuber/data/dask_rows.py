@@ -22,7 +22,6 @@ from uuid import uuid4
 
 import numpy as np
 
-from activehuber._typing import Matrix
 from activehuber.data.rows import (
     MOST_ROWS,
     ArrayRows,
@@ -516,10 +515,6 @@ class LazyRows(Rows):
     def __init__(self, X: Any) -> None:
         self.X = X
         self.n_rows, self.n_features = X.shape
-
-    def take(self, numbers: np.ndarray) -> Matrix:
-        """A few rows by number."""
-        return self.X[numbers].compute()
 
     def run(
         self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None

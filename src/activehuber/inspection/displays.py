@@ -149,16 +149,14 @@ class ViewDisplay(_TwoAxes):
         (40, 1)
         """
         _check_regressor(estimator, target)
-        parts, intercept = estimator.predict_views(X), estimator.intercept_
-        weights = estimator.view_weights_
+        parts, weights = estimator.predict_views(X), estimator.view_weights_
         if parts.ndim == 3:
             parts, weights = parts[:, :, target], weights[:, target]
-            intercept = intercept[target]
         display = cls(
             names=[view.name for view in estimator.result_.settings.views],
             shares=len(weights) * weights**2,
             parts=parts,
-            prediction=parts.sum(axis=1) + intercept,
+            prediction=parts.sum(axis=1) + np.ravel(estimator.intercept_)[target],
         )
         return display.plot(ax=ax)
 

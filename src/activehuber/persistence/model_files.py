@@ -543,7 +543,7 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
     if model.X_fit_ is None:
         raise TableError("a model with a precomputed kernel cannot be saved")
     data, settings = model.result_.data, model.result_.settings
-    params = _params_state(model, settings)
+    basis, params = model.result_.targets[0].basis, _params_state(model, settings)
     # As the fit used them: what "scale" and "loo" stood for is not worked out again.
     params["alpha"] = float(settings.alpha)
     if not isinstance(params["random_state"], (int, np.integer)):
@@ -559,7 +559,8 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
         # The rows of an approximated fit are where they are; its basis is all that is needed.
         "X": model.X_fit_ if settings.approximation is None else None,
         "n_features": int(model.n_features_in_),
-        "basis": _basis_state(model.result_.targets[0].basis),
+        "basis": basis
+        and [{key: getattr(f, key) for key in FUNCTIONS[type(f)]} for f in basis.functions],
         "y": data.y,
         "weights": data.weights,
         "trusted": np.array(data.trusted),
@@ -569,12 +570,6 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
             for fitted, found in zip(model.result_.targets, model.result_.evidence, strict=True)
         ],
     }
-
-
-def _basis_state(basis: Basis | None) -> list[Any] | None:
-    if basis is None:
-        return None
-    return [{key: getattr(f, key) for key in FUNCTIONS[type(f)]} for f in basis.functions]
 
 
 def _basis_of(states: list[Any], settings: Settings) -> Basis:
