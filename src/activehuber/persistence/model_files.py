@@ -543,7 +543,11 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
     if model.X_fit_ is None:
         raise TableError("a model with a precomputed kernel cannot be saved")
     data, settings = model.result_.data, model.result_.settings
-    basis, params = model.result_.targets[0].basis, _params_state(model, settings)
+    params, basis = _params_state(model, settings), model.result_.targets[0].basis
+    functions = [
+        {key: getattr(each, key) for key in FUNCTIONS[type(each)]}
+        for each in (() if basis is None else basis.functions)
+    ]
     # As the fit used them: what "scale" and "loo" stood for is not worked out again.
     params["alpha"] = float(settings.alpha)
     if not isinstance(params["random_state"], (int, np.integer)):
@@ -559,8 +563,7 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
         # The rows of an approximated fit are where they are; its basis is all that is needed.
         "X": model.X_fit_ if settings.approximation is None else None,
         "n_features": int(model.n_features_in_),
-        "basis": basis
-        and [{key: getattr(f, key) for key in FUNCTIONS[type(f)]} for f in basis.functions],
+        "basis": functions or None,
         "y": data.y,
         "weights": data.weights,
         "trusted": np.array(data.trusted),
