@@ -312,9 +312,7 @@ def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) ->
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    if isinstance(source, pa.RecordBatch):
-        source = pa.Table.from_batches([source])
-    if isinstance(source, pa.Table):
+    if isinstance(source, (pa.RecordBatch, pa.Table)):
         source = ds.dataset(source)
     if not isinstance(source, (str, Path, ds.Dataset)):
         raise TypeError(

@@ -75,13 +75,10 @@ def flag(value: Any, where: str, sizes: Sizes) -> None:
 
 
 def text(value: Any, where: str, sizes: Sizes) -> None:
-    """Text that can be written to a file."""
-    must_be(isinstance(value, str) and is_writable(value), where, "text", value)
-
-
-def is_writable(value: str) -> bool:
-    """Whether text can be written to a file: halves of surrogate pairs cannot."""
-    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    """Text that can be written to a file: halves of surrogate pairs cannot."""
+    good = isinstance(value, str)
+    good = good and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
+    must_be(good, where, "text", value)
 
 
 def one_of(*choices: str) -> Rule:
