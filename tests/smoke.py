@@ -19,7 +19,7 @@ from activehuber import HLRegressor, LabelledKFold, LabelQualityDisplay
 # What extras and tests bring; importing the package must not bring any of it.
 EXTRAS = {
     "cleanlab", "clarabel", "cv2", "cvxpy", "dask", "distributed", "matplotlib", "osqp",
-    "pandas", "polars", "psutil", "pyarrow", "rich", "skimage", "skops", "typer",
+    "pandas", "polars", "psutil", "pyarrow", "rich", "skimage", "typer",
 }  # fmt: skip
 # Importing the package takes at most so many times what the nearest of scikit-learn takes.
 MOST_IMPORT_TIME = 1.3

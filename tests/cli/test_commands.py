@@ -511,10 +511,7 @@ def test_progress_is_told_in_order(quick, table, tmp_path, monkeypatch):
 
 
 def test_importing_the_library_needs_no_extra():
-    code = (
-        "import sys, activehuber; "
-        "bad = {'typer', 'skops'} & set(sys.modules); assert not bad, bad"
-    )
+    code = "import sys, activehuber; assert 'typer' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -19,7 +19,6 @@ from activehuber.data.datasets import make_corrupted_diabetes
 # Fixed parameters, and the imports done first: then most kills hit the work and the writing.
 CHILD = """
 import sys
-import skops.io
 import activehuber.persistence.model_files
 from activehuber.cli.app import run
 from activehuber.audit import choice
@@ -39,7 +38,7 @@ def whole(path) -> bool:
     content = path.read_bytes()
     if path.name == "model.skops":
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            return archive.testzip() is None and json.loads(archive.read("schema.json")) != {}
+            return archive.testzip() is None and json.loads(archive.read("values.json")) != {}
     if path.name == "report.html":
         return content.rstrip().endswith(b"</html>")
     lines = content.decode().splitlines()

@@ -286,31 +286,26 @@ def repacked(parts: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> byt
 
 
 def spoil_text(rng: np.random.Generator, parts: dict[str, bytes]) -> str:
-    """Change the table of contents, or the text of the values in it."""
-    contents = json.loads(parts["schema.json"])
-    what = int(rng.integers(6))
-    values = json.loads(contents["content"]["values"]["content"])
+    """Change the text of the values."""
+    text, what = parts["values.json"].decode(), int(rng.integers(6))
     if what == 0:
-        path = pick(rng, places(contents))
-        inner(contents, path[:-1])[path[-1]] = pick(rng, HOSTILE)
-        parts["schema.json"] = json.dumps(contents).encode()
-        return f"contents {path}"
+        values = json.loads(text)
+        path = pick(rng, places(values))
+        inner(values, path[:-1])[path[-1]] = pick(rng, HOSTILE)
+        parts["values.json"] = json.dumps(values).encode()
+        return f"values {path}"
     deep = pick(rng, ["[", '{"a":', "[[],"]) * int(10 ** rng.uniform(1, 5.3))
     many = "[" + "[]," * int(10 ** rng.uniform(3, 7)) + "0]"
     odd = pick(rng, [deep, many, "NaN", "1" * 5000, "1e999", '"\\ud800"', "{", "nul", "\ufffe"])
     if what < 3:
-        place = int(rng.integers(len(values)))
-        values = pick(rng, [odd, values[:place] + odd + values[place:], values[:place]])
+        place = int(rng.integers(len(text)))
+        found = pick(rng, [odd, text[:place] + odd + text[place:], text[:place]])
     elif what == 3:
-        values = values.replace(pick(rng, ["0", "1", ":", "null", "true"]), odd[:9000], 1)
-    if what < 4:
-        contents["content"]["values"]["content"] = json.dumps(values)
-        parts["schema.json"] = json.dumps(contents).encode()
+        found = text.replace(pick(rng, ["0", "1", ":", "null", "true"]), odd[:9000], 1)
     else:
-        text = parts["schema.json"].decode()
         raw = [odd, text + odd, text[: len(text) // 2], text.encode("utf-16"), b"\xff\xfe", b""]
         found = pick(rng, raw)
-        parts["schema.json"] = found if isinstance(found, bytes) else found.encode()
+    parts["values.json"] = found if isinstance(found, bytes) else found.encode()
     return f"text {what}"
 
 

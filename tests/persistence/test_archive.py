@@ -139,13 +139,13 @@ def test_parts_must_be_those_that_are_named(tmp_path):
 @pytest.mark.parametrize("digits", [19, 20, 21])
 def test_whole_numbers_have_so_many_digits(tmp_path, digits):
     text = json.dumps({"x": 12345})
-    assert archive._parsed(text) == {"x": 12345}
+    assert archive._parsed(text, {}) == {"x": 12345}
     number = "9" * digits
     if digits <= archive.MOST_DIGITS + 1:
-        assert archive._parsed(f'{{"x": {number}}}') == {"x": int(number)}
+        assert archive._parsed(f'{{"x": {number}}}', {}) == {"x": int(number)}
     else:
         with pytest.raises(ValueError, match="a whole number in it has too many digits"):
-            archive._parsed(f'{{"x": {number}}}')
+            archive._parsed(f'{{"x": {number}}}', {})
 
 
 def test_text_is_ascii_and_not_too_long(monkeypatch):

@@ -56,22 +56,21 @@ def run(arguments: Sequence[str]) -> int:
     """
     try:
         code = _call(arguments)
-        # Some versions of typer turn Ctrl-C into this number.
-        return _fail(STOPPED, exit_code()) if code == 130 else _told(code)
+        if code != 130:  # as some versions of typer say that it was Ctrl-C
+            return _told(code)
     except KeyboardInterrupt:
-        return _fail(STOPPED, exit_code())
+        pass
     except SystemExit as stop:
-        if stop.code == 130:
-            return _fail(STOPPED, exit_code())
-        return stop.code if isinstance(stop.code, int) else 2
+        if stop.code != 130:
+            return stop.code if isinstance(stop.code, int) else 2
     except MemoryError:
         return _fail("memory ran out; use fewer rows or leave columns out with --drop")
     except Exception as error:
-        if type(error).__name__ == "Abort":
-            return _fail(STOPPED, exit_code())
-        if os.environ.get(TRACEBACK):
-            raise
-        return _fail(_line_of(error))
+        if type(error).__name__ != "Abort":
+            if os.environ.get(TRACEBACK):
+                raise
+            return _fail(_line_of(error))
+    return _fail(STOPPED, exit_code())
 
 
 def _call(arguments: Sequence[str]) -> Any:

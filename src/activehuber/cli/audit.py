@@ -368,13 +368,11 @@ def _as_json(found: Audit, output: Path, spent: _Spent) -> dict[str, Any]:
     summary["settings"] = dict(summary["settings"])
     files = {Path(name).stem: str(output / name) for name in FILES}
     labels = found.labels[found.labels["verdict"] == "flagged"].head(MOST_IN_JSON)
-    shown = [name for name in labels.columns if name not in NOT_IN_CSV]
     return {
         **summary,
-        "flagged": [
-            plain(dict(zip(shown, row, strict=True)))
-            for row in labels[shown].itertuples(index=False)
-        ],
+        "flagged": plain(
+            labels.drop(columns=[*NOT_IN_CSV], errors="ignore").to_dict("records")
+        ),
         "files": files,
         "seconds": round(spent.seconds, 3),
         "peak_memory_bytes": spent.memory,
@@ -423,15 +421,12 @@ def _show(found: Audit, path: Path, output: Path, spent: _Spent) -> None:
     for sentence in summary.notes:
         console.print(Text(f"• {one_line(sentence)}", style="dim"))
     console.print()
-    for name, words in zip(FILES, _what_files_hold(summary), strict=True):
-        console.print(Text(f"{output / name}", style="bold"), Text(words, style="dim"))
-    console.print(Text(str(spent), style="dim"))
-
-
-def _what_files_hold(summary: Any) -> list[str]:
-    return [
+    held = (
         f"all {count_of(summary.n_labelled, 'label')}, worst first",
         count_of(summary.n_unlabelled, "row") + " without a label",
         "the page to show",
         "for activehuber predict",
-    ]
+    )
+    for name, words in zip(FILES, held, strict=True):
+        console.print(Text(f"{output / name}", style="bold"), Text(words, style="dim"))
+    console.print(Text(str(spent), style="dim"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ FARTHEST = 1e8
 MISSING_LEVEL = "(missing)"
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(NamedTuple):
     """Columns of numbers: (x or fill − centre) / scale, each of shape (d,)."""
 
     fill: np.ndarray
@@ -56,17 +55,6 @@ class Numbers:
         with np.errstate(over="ignore"):  # it is cut
             out = (filled / safe - self.centre / safe) * (self.scale > 0.0)
         return np.clip(out, -FARTHEST, FARTHEST)
-
-    def take(self, keep: np.ndarray) -> Numbers:
-        """Some of the columns."""
-        return Numbers(self.fill[keep], self.centre[keep], self.scale[keep])
-
-    @classmethod
-    def joined(cls, parts: list[Numbers]) -> Numbers:
-        """Columns side by side."""
-        return cls(
-            *map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True))
-        )
 
 
 @dataclass(frozen=True)
@@ -172,12 +160,10 @@ class Encoding:
     @classmethod
     def of(cls, state: dict[str, Any]) -> Encoding:
         """The inverse of `dataclasses.asdict`; lists may stand for tuples."""
-        dates = [
-            Dates(**{**each, "parts": Numbers(**each["parts"])}) for each in state["dates"]
-        ]
+        dates = [Dates(**each | {"parts": Numbers(*each["parts"])}) for each in state["dates"]]
         categories = [Category(**each) for each in state["categories"]]
-        numbers = Numbers(**state["numbers"])
-        return cls(**{**state, "numbers": numbers, "categories": categories, "dates": dates})
+        numbers = Numbers(*state["numbers"])
+        return cls(**state | {"numbers": numbers, "categories": categories, "dates": dates})
 
     def of_kind(self, kind: str) -> list[str]:
         """The columns of a kind."""

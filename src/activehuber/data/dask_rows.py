@@ -13,7 +13,7 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -22,9 +22,27 @@ from uuid import uuid4
 
 import numpy as np
 
-from activehuber._typing import Matrix
-from activehuber.data.rows import MOST_ROWS, Rows, Sums, Work, add_sums, cores, one_blas_thread
+from activehuber.data.rows import (
+    MOST_ROWS,
+    ArrayRows,
+    Chosen,
+    Entries,
+    Result,
+    Rows,
+    Shared,
+    Work,
+    add_sums,
+    cores,
+    feature_columns,
+    one_blas_thread,
+    put_together,
+)
 from activehuber.runtime.interrupts import ignore_interrupts
+
+# A chunk, its place among the (chosen) rows, and numbers of rows in it (all of them if None).
+Piece = tuple[int, slice, Chosen]
+# Whether some work returns values, and whether sums; both until it is known.
+Gives = tuple[bool, bool]
 
 # X stays on the workers if, as float64, it takes no more than this share of their memory.
 HELD_SHARE = 0.25
@@ -68,32 +86,26 @@ def active_client() -> Any:
 
 
 @contextmanager
-def local_cluster() -> Iterator[Any]:
-    """A Dask client of a cluster on this machine, one process a core; closed in any case."""
+def connected(scheduler: str | None) -> Iterator[Any]:
+    """A Dask client of the scheduler at an address; if None, of a cluster on this machine.
+
+    That has one process a core, and is closed in any case.
+    """
     from distributed import Client, LocalCluster
 
-    with (
-        LocalCluster(
-            n_workers=cores(),
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address="127.0.0.1:0",  # any port: that of another cluster may be taken
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        client.run(ignore_interrupts)
-        yield client
-
-
-@contextmanager
-def connected(scheduler: str | None) -> Iterator[Any]:
-    """A Dask client of the scheduler at an address, or of a local cluster if None."""
     if scheduler is None:
-        with local_cluster() as client:
+        with (
+            LocalCluster(
+                n_workers=cores(),
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address="127.0.0.1:0",  # any port: another cluster may have that one
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            client.run(ignore_interrupts)
             yield client
         return
-    from distributed import Client
-
     try:
         client = Client(scheduler, timeout=CONNECT)
     except (OSError, ValueError) as error:  # TimeoutError is an OSError
@@ -257,10 +269,13 @@ def _large_graphs() -> Iterator[None]:
 
 def dask_rows(X: Any, y: Any, names: Any = None) -> tuple[DaskRows, Any, Any]:
     """Rows, labels and column names of a Dask array or data frame; see `streamed_rows`."""
+    from dask import is_dask_collection
+
     client = active_client()
     X, y, names = _features(X, y, names)
-    if is_collection(y):
-        y = _in_memory(client, y)
+    if is_dask_collection(y):
+        lazy = y
+        y = np.asarray(collect_again(lambda: (client, [client.compute(lazy)]))[0])
     if np.isnan(X.shape[0]):
         X = _with_sizes(client, X)
     if X.shape[0] == 0:
@@ -272,13 +287,6 @@ def dask_rows(X: Any, y: Any, names: Any = None) -> tuple[DaskRows, Any, Any]:
 def lazy_rows(X: Any, names: Any = None) -> LazyRows:
     """New rows of a Dask array or data frame, to be worked on when they are asked for."""
     return LazyRows(_features(X, None, names)[0])
-
-
-def is_collection(X: Any) -> bool:
-    """Whether something is Dask's."""
-    from dask import is_dask_collection
-
-    return is_dask_collection(X)
 
 
 def _features(X: Any, y: Any, names: Any) -> tuple[Any, Any, Any]:
@@ -308,16 +316,8 @@ def _features(X: Any, y: Any, names: Any) -> tuple[Any, Any, Any]:
 
 def _columns(frame: Any, y: Any, names: Any) -> tuple[Any, Any, Any]:
     """The features of a data frame as an array, its labels if they are a column."""
-    given = list(frame.columns)
     target = [y] if isinstance(y, str) else []
-    wanted = [n for n in given if n not in target] if names is None else list(names)
-    for name in [*target, *wanted]:
-        if name not in given:
-            raise ValueError(
-                f"X has no column {name!r}; there are {', '.join(map(str, given[:20]))}"
-            )
-    if not wanted:
-        raise ValueError("X has no column left to learn from")
+    wanted = feature_columns(list(frame.columns), target, names)
     for name in wanted:
         kind = frame.dtypes[name]
         if getattr(kind, "kind", "O") not in "fiub":
@@ -330,11 +330,6 @@ def _columns(frame: Any, y: Any, names: Any) -> tuple[Any, Any, Any]:
         labels = labels.astype(np.float64)  # NaN where pandas has NA
     named = np.array(wanted, dtype=object) if all(isinstance(n, str) for n in wanted) else None
     return frame[wanted].astype(np.float64).to_dask_array(), labels, named
-
-
-def _in_memory(client: Any, labels: Any) -> np.ndarray:
-    """Labels on the client, shape (n,) or (n, q)."""
-    return np.asarray(collect_again(lambda: (client, [client.compute(labels)]))[0])
 
 
 def _with_sizes(client: Any, X: Any) -> Any:
@@ -379,8 +374,7 @@ class _Chunks:
         self._client: Any = None
         self._parts: tuple[list[Any], dict[Any, Any]] | None = None
         self._kept: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
-        # Whether some work returns values, and whether sums; both until it is known.
-        self.gives: dict[Work, tuple[bool, bool]] = {}
+        self.gives: dict[Work, Gives] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy elsewhere knows no client."""
@@ -403,7 +397,9 @@ class _Chunks:
 
         if self._parts is None:
             client = self.client()
-            if 8 * self.X.size <= HELD_SHARE * _memory(client):
+            # A worker without a limit counts as infinite.
+            memory = sum(worker["memory_limit"] or np.inf for worker in _workers(client))
+            if 8 * self.X.size <= HELD_SHARE * memory:
                 held = {future.key: future for future in futures_of(client.persist(self.X))}
                 self._parts = [held[row[0]] for row in self.X.__dask_keys__()], {}
             else:
@@ -429,39 +425,20 @@ class _Chunks:
         self._kept.clear()
 
 
-def _memory(client: Any) -> float:
-    """Bytes that the workers may use in all; a worker without a limit counts as infinite."""
-    return sum(worker["memory_limit"] or np.inf for worker in _workers(client))
-
-
 class DaskRows(Rows):
     """Rows of a Dask array, worked on by the cluster of the active client."""
 
-    def __init__(self, chunks: _Chunks, block_size: int = MOST_ROWS) -> None:
-        self.chunks, self.block_size = chunks, block_size
+    def __init__(self, chunks: _Chunks) -> None:
+        self.chunks = chunks  # what is on the cluster is shared by all sizes of blocks
         self.n_rows, self.n_features = (int(size) for size in chunks.X.shape)
-
-    def in_blocks_of(self, size: int) -> DaskRows:
-        """The same rows; what is on the cluster is shared."""
-        return DaskRows(self.chunks, size)
 
     def release(self) -> None:
         """Let the cluster forget the rows; the next pass sends for them again."""
         self.chunks.forget()
 
-    def take(self, numbers: np.ndarray) -> Matrix:
-        """A few rows by number."""
-        wanted, places = np.unique(numbers, return_inverse=True)
-        found, _ = self.run(_as_they_are, chosen=wanted)
-        return np.empty((0, self.n_features)) if found is None else found[places]
-
     def run(
-        self,
-        work: Work,
-        shared: tuple[Any, ...] = (),
-        columns: Sequence[np.ndarray] = (),
-        chosen: np.ndarray | None = None,
-    ) -> tuple[np.ndarray | None, Sums]:
+        self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
+    ) -> Result:
         """One task a chunk; values and the sum of sums come to the client."""
         pieces = list(self._pieces(chosen))
         if not pieces:
@@ -479,19 +456,12 @@ class DaskRows(Rows):
 
         done = collect_again(start, self.chunks.forget)
         sums = done.pop()[1] if gives[1] else ()
-        self.chunks.gives[work] = (bool(done) and done[0][0] is not None, bool(sums))
-        if not self.chunks.gives[work][0]:
-            return None, sums
-        first = done[0][0]
-        values = np.empty((pieces[-1][1].stop, *first.shape[1:]), dtype=first.dtype)
-        for (_, here, _), (part, _) in zip(pieces, done, strict=True):
-            values[here] = part
+        values, _ = put_together(done, pieces[-1][1].stop)
+        self.chunks.gives[work] = (values is not None, bool(sums))
         return values, sums
 
-    def _pieces(
-        self, chosen: np.ndarray | None
-    ) -> Iterator[tuple[int, slice, np.ndarray | None]]:
-        """Chunk, place among the (chosen) rows, and numbers of rows in the chunk."""
+    def _pieces(self, chosen: Chosen) -> Iterator[Piece]:
+        """The chunks that hold (chosen) rows."""
         start = 0
         for index, end in enumerate(self.chunks.ends):
             first, start = start, int(end)
@@ -505,12 +475,7 @@ class DaskRows(Rows):
                 yield index, here, inner
 
     def _graph(
-        self,
-        work: Work,
-        shared: tuple[Any, ...],
-        columns: Sequence[np.ndarray],
-        pieces: list[tuple[int, slice, np.ndarray | None]],
-        gives: tuple[bool, bool],
+        self, work: Work, shared: Shared, columns: Entries, pieces: list[Piece], gives: Gives
     ) -> tuple[dict[Any, Any], list[Any]]:
         """A task a chunk and a tree of sums, and the keys that the client wants."""
         chunks, graph = self.chunks.parts()
@@ -526,16 +491,11 @@ class DaskRows(Rows):
             own = Parcel((inner, [column[here] for column in columns]))
             done.append((name, index))
             graph[done[-1]] = (_work_on_chunk, chunks[index], job, own, *kept)
-        wanted = _add_values(graph, f"values-{name}", done) if all(gives) else list(done)
-        wanted = wanted if gives[0] else []
+        wanted = list(done) if gives[0] else []
+        if all(gives):  # the values without the sums
+            wanted = [(f"values-{name}", place) for place in range(len(done))]
+            graph |= {key: (_values, each) for key, each in zip(wanted, done, strict=True)}
         return graph, [*wanted, _add_tree(graph, f"sums-{name}", done)] if gives[1] else wanted
-
-
-def _add_values(graph: dict[Any, Any], name: str, done: list[Any]) -> list[Any]:
-    """Add tasks that take values from what chunks gave; their keys."""
-    keys = [(name, place) for place in range(len(done))]
-    graph.update({key: (_values, each) for key, each in zip(keys, done, strict=True)})
-    return keys
 
 
 def _add_tree(graph: dict[Any, Any], name: str, done: list[Any]) -> Any:
@@ -552,31 +512,19 @@ def _add_tree(graph: dict[Any, Any], name: str, done: list[Any]) -> Any:
 class LazyRows(Rows):
     """Rows of a Dask array that no one has asked for yet: a pass is one more lazy array."""
 
-    def __init__(self, X: Any, block_size: int = MOST_ROWS) -> None:
-        self.X, self.block_size = X, block_size
+    def __init__(self, X: Any) -> None:
+        self.X = X
         self.n_rows, self.n_features = X.shape
 
-    def in_blocks_of(self, size: int) -> LazyRows:
-        """The same rows."""
-        return LazyRows(self.X, size)
-
-    def take(self, numbers: np.ndarray) -> Matrix:
-        """A few rows by number."""
-        return self.X[numbers].compute()
-
     def run(
-        self,
-        work: Work,
-        shared: tuple[Any, ...] = (),
-        columns: Sequence[np.ndarray] = (),
-        chosen: np.ndarray | None = None,
-    ) -> tuple[Any, Sums]:
+        self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
+    ) -> Result:
         """One entry a row as a lazy array; for work without sums, on all rows."""
         assert not columns and chosen is None
         one = work(np.zeros((1, self.n_features)), *shared)[0]
         assert one is not None
-        parcel = Parcel((work, self.block_size, shared))
-        return by_chunks(partial(_values_of_chunk, parcel=parcel), self.X, one), ()
+        job = Parcel((work, self.block_size, shared, [False] * len(shared)))
+        return by_chunks(partial(_values_of_chunk, job=job), self.X, one), ()
 
 
 def by_chunks(function: Callable[[np.ndarray], np.ndarray], X: Any, one: np.ndarray) -> Any:
@@ -617,38 +565,24 @@ def _contents(parcel: Parcel) -> Any:
     return parcel.contents
 
 
-def _as_they_are(X: Matrix) -> tuple[np.ndarray, Sums]:
-    return X, ()
-
-
-def _work_on_chunk(
-    X: np.ndarray, job: Parcel, own: Parcel, *kept: Any
-) -> tuple[np.ndarray | None, Sums]:
+def _work_on_chunk(X: np.ndarray, job: Parcel, own: Parcel, *kept: Any) -> Result:
     """Work on the (chosen) rows of a chunk, a block at a time."""
     work, size, rest, keep = job.contents
     inner, columns = own.contents
     things = iter(kept)
     shared = [next(things) if is_kept else t for t, is_kept in zip(rest, keep, strict=True)]
-    n = len(X) if inner is None else len(inner)
-    values: list[Any] = []
-    sums: Sums = ()
+    pieces = ArrayRows(X, size).pieces(columns, inner)
     with one_thread_a_task():
-        for start in range(0, n, size):
-            here = slice(start, min(start + size, n))
-            rows = X[here] if inner is None else X[inner[here]]
-            block = np.ascontiguousarray(rows, dtype=np.float64)
-            part, terms = work(block, *shared, *(column[here] for column in columns))
-            values.append(part)
-            sums = add_sums(sums, terms)
-    return (None if values[0] is None else np.concatenate(values)), sums
+        results = (work(block, *shared, *parts) for block, *parts in pieces)
+        return put_together(results, len(X) if inner is None else len(inner))
 
 
-def _values(done: tuple[np.ndarray | None, Sums]) -> tuple[np.ndarray | None, Sums]:
+def _values(done: Result) -> Result:
     """What a chunk gave, without the sums."""
     return done[0], ()
 
 
-def _added(*done: tuple[np.ndarray | None, Sums]) -> tuple[None, Sums]:
+def _added(*done: Result) -> Result:
     """Sums of several chunks; theirs stay as they are, for they may be asked for again."""
     sums = done[0][1]
     if len(done) > 1:
@@ -658,15 +592,11 @@ def _added(*done: tuple[np.ndarray | None, Sums]) -> tuple[None, Sums]:
     return None, sums
 
 
-def _values_of_chunk(X: np.ndarray, parcel: Parcel) -> np.ndarray:
-    work, size, shared = parcel.contents
+def _values_of_chunk(X: np.ndarray, job: Parcel) -> Any:
     if len(X) == 0:  # as some chunks of a data frame are
-        found = work(np.zeros((1, X.shape[1])), *shared)[0]
-        return found[:0]
-    job = Parcel((work, size, list(shared), [False] * len(shared)))
-    values, _ = _work_on_chunk(X, job, Parcel((None, [])))
-    assert values is not None
-    return values
+        work, _, shared, _ = job.contents
+        return work(np.zeros((1, X.shape[1])), *shared)[0][:0]
+    return _work_on_chunk(X, job, Parcel((None, [])))[0]
 
 
 _tasks_at_work = 0

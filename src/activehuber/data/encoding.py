@@ -7,8 +7,8 @@ learnt for that is one plain `Encoding`, so that a saved model needs no foreign 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,22 @@ MOST_DISTINCT = 0.5
 MOST_BYTES = 2 * 2**30
 # Rows that become features at once, and numbers that are learnt from at once.
 ROWS_AT_ONCE, NUMBERS_AT_ONCE = 1 << 16, 1 << 22
+
+# What is said of the columns of a kind, and of others that are named while learning.
+OF_KIND = {
+    NUMBER: "Numbers, standardised",
+    FLAG: "Yes or no, as 1 and 0",
+    CATEGORY: "Words, one 0/1 column a level",
+    DATE: "Dates, as days elapsed, year, day of year, weekday and hour",
+}
+GAPS = "Missing numbers, set to the median and marked by a 0/1 column"
+GAPS_OF_DATES = "Missing dates, set to the middle and marked"
+GAPS_OF_WORDS = "Missing words, taken as one more word"
+INFINITE = "Infinite numbers count as missing"
+POOLED = "Rare levels share one 0/1 column"
+COUNTERS = "These count the rows; leave them out if they say nothing"
+GUESSES = "guesses"  # these are whole sentences
+Told = defaultdict[str, list[str]]
 
 
 class TableFeatures(TransformerMixin, BaseEstimator):
@@ -87,13 +103,6 @@ class TableFeatures(TransformerMixin, BaseEstimator):
     (4, 4)
     """
 
-    encoding_: Encoding
-    columns_: tuple[str, ...]
-    kinds_: tuple[str, ...]
-    source_: np.ndarray
-    left_out_: dict[str, str]
-    sentences_: tuple[str, ...]
-
     def __init__(self, *, max_levels=20, min_count=2):
         self.max_levels = max_levels
         self.min_count = min_count
@@ -114,8 +123,8 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         if not len(frame):
             raise TableError("the table has no rows")
         kinds, dropped = self._sort_columns(frame)
-        told = _Told(dropped)
-        numbers, gaps = _learn_numbers(frame, kinds, told)
+        told: Told = defaultdict(list)
+        numbers, gaps = _learn_numbers(frame, kinds, dropped, told)
         words = [frame[name] for name, kind in kinds.items() if kind == CATEGORY]
         dates = [frame[name] for name, kind in kinds.items() if kind == DATE]
         encoding = Encoding(
@@ -126,7 +135,7 @@ class TableFeatures(TransformerMixin, BaseEstimator):
             [self._levels(column, told) for column in words],
             [_learn_dates(column, told) for column in dates],
             [(name, why) for why, names in dropped.items() for name in names],
-            _sentences(kinds, told),
+            _sentences(kinds, dropped, told),
         )
         width = sum(map(len, encoding.names()))
         if not width:
@@ -277,10 +286,10 @@ class TableFeatures(TransformerMixin, BaseEstimator):
                 return "like ids or prose"
         return ""
 
-    def _levels(self, column: pd.Series, told: _Told) -> Category:
+    def _levels(self, column: pd.Series, told: Told) -> Category:
         """Levels of a column of words, commonest kept."""
         gone = int(column.isna().sum())
-        told.gaps_of_words += [f"{column.name} ({gone})"] if gone else []
+        told[GAPS_OF_WORDS] += [f"{column.name} ({gone})"] if gone else []
         words, counts = np.unique(np.array(words_of(column), dtype=str), return_counts=True)
         # Ties as scikit-learn's OneHotEncoder breaks them.
         order = np.argsort(counts, kind="stable")[::-1]
@@ -288,12 +297,12 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         if len(common) == len(words) and len(words) <= self.max_levels:
             return Category(tuple(sorted(words.tolist())), False)
         levels = sorted(str(words[i]) for i in common[: self.max_levels - 1])
-        told.pooled.append(f"{column.name} ({len(words) - len(levels)})")
+        told[POOLED].append(f"{column.name} ({len(words) - len(levels)})")
         return Category(tuple(levels), True)
 
 
 def _learn_numbers(
-    frame: pd.DataFrame, kinds: dict[str, str], told: _Told
+    frame: pd.DataFrame, kinds: dict[str, str], dropped: dict[str, list[str]], told: Told
 ) -> tuple[Numbers, np.ndarray]:
     """Columns of numbers and which have gaps; constant ones are taken out of `kinds`."""
     names = [name for name, kind in kinds.items() if kind == NUMBER]
@@ -301,29 +310,29 @@ def _learn_numbers(
     width = max(1, NUMBERS_AT_ONCE // len(frame))
     groups = [names[start : start + width] for start in range(0, len(names), width)]
     found = [_look_at_numbers(_number_block(frame, group)) for group in groups or [[]]]
-    learnt = Numbers.joined([each[0] for each in found])
+    learnt = Numbers(*np.concatenate([each[0] for each in found], axis=1))
     counts, infinite, steps = (np.concatenate([each[i] for each in found]) for i in (1, 2, 3))
     keep = (learnt.scale > 0.0) | ((counts > 0) & (counts < len(frame)))
     for place, name in enumerate(names):
         if not keep[place]:
             why = "constant" if counts[place] == 0 else "empty"
-            told.dropped.setdefault(why, []).append(name)
+            dropped.setdefault(why, []).append(name)
             del kinds[name]
             continue
-        told.gaps += [f"{name} ({counts[place]})"] if counts[place] else []
-        told.infinite += [name] if infinite[place] else []
-    told.counters += [names[place] for place in np.flatnonzero(steps)]
-    return learnt.take(keep), counts[keep] > 0
+        told[GAPS] += [f"{name} ({counts[place]})"] if counts[place] else []
+        told[INFINITE] += [name] if infinite[place] else []
+    told[COUNTERS] += [names[place] for place in np.flatnonzero(steps)]
+    return Numbers(*np.array(learnt)[:, keep]), counts[keep] > 0
 
 
-def _learn_dates(column: pd.Series, told: _Told) -> Dates:
+def _learn_dates(column: pd.Series, told: Told) -> Dates:
     name = str(column.name)
     layout, doubt = text_date_layout(column, name) if _is_text(column) else (None, None)
     dates = read_dates(column, layout)
     known = dates[~np.isnat(dates)]
     origin, gaps = int(np.min(known).astype(np.int64)), len(known) < len(dates)
-    told.guesses += [doubt] if doubt else []
-    told.gaps_of_dates += [name] if gaps else []
+    told[GUESSES] += [doubt] if doubt else []
+    told[GAPS_OF_DATES] += [name] if gaps else []
     return Dates(origin, gaps, layout, Numbers.of(date_parts(dates, origin)))
 
 
@@ -358,18 +367,14 @@ def _kind(column: pd.Series) -> str | None:
 
     types = pd.api.types
     dtype = column.dtype
-    if types.is_bool_dtype(dtype) and not column.isna().any():
-        return FLAG
     if types.is_bool_dtype(dtype):
-        return CATEGORY
+        return CATEGORY if column.isna().any() else FLAG
     if types.is_complex_dtype(dtype):
         return None
-    if types.is_numeric_dtype(dtype):
+    if types.is_numeric_dtype(dtype) or types.is_timedelta64_dtype(dtype):
         return NUMBER
     if types.is_datetime64_any_dtype(dtype):
         return DATE
-    if types.is_timedelta64_dtype(dtype):
-        return NUMBER
     known = column.dropna()
     sample = known.astype(object).tolist()
     if all(isinstance(cell, (str, bool)) for cell in sample):
@@ -441,11 +446,11 @@ class _Bent:
 
     def sentences(self) -> list[str]:
         """What to say of them."""
-        out = [
-            f"Cells that are no {what} count as missing: {listed(_counted(self.lost[what]))}."
-            for what in ("finite numbers", "dates")
-            if what in self.lost
-        ]
+        out = []
+        for what in ("finite numbers", "dates"):
+            if what in self.lost:
+                counts = [f"{name} ({count})" for name, count in self.lost[what].items()]
+                out.append(f"Cells that are no {what} count as missing: {listed(counts)}.")
         if self.unseen:
             new = [f"{name} ({listed(sorted(w), 3)})" for name, w in self.unseen.items()]
             out.append(f"Words that the model has not seen: {listed(new)}.")
@@ -455,43 +460,16 @@ class _Bent:
 # --- words ------------------------------------------------------------------------------
 
 
-@dataclass
-class _Told:
-    """Names for the sentences, collected while learning."""
-
-    dropped: dict[str, list[str]]
-    gaps: list[str] = field(default_factory=list)
-    infinite: list[str] = field(default_factory=list)
-    counters: list[str] = field(default_factory=list)
-    pooled: list[str] = field(default_factory=list)
-    gaps_of_dates: list[str] = field(default_factory=list)
-    gaps_of_words: list[str] = field(default_factory=list)
-    guesses: list[str] = field(default_factory=list)
-
-
-def _sentences(kinds: dict[str, str], told: _Told) -> list[str]:
-    of: dict[str, list[str]] = {}
+def _sentences(kinds: dict[str, str], dropped: dict[str, list[str]], told: Told) -> list[str]:
+    of: Told = defaultdict(list)
     for name, kind in kinds.items():
-        of.setdefault(kind, []).append(name)
-    lines = [
-        ("Numbers, standardised", of.get(NUMBER, []), 12),
-        ("Yes or no, as 1 and 0", of.get(FLAG, []), 12),
-        ("Words, one 0/1 column a level", of.get(CATEGORY, []), 12),
-        ("Dates, as days elapsed, year, day of year, weekday and hour", of.get(DATE, []), 12),
-        ("Missing numbers, set to the median and marked by a 0/1 column", told.gaps, 5),
-        ("Missing dates, set to the middle and marked", told.gaps_of_dates, 5),
-        ("Missing words, taken as one more word", told.gaps_of_words, 5),
-        ("Infinite numbers count as missing", told.infinite, 5),
-        ("Rare levels share one 0/1 column", told.pooled, 5),
-        ("These count the rows; leave them out if they say nothing", told.counters, 5),
-    ]
+        of[kind].append(name)
+    lines = [(words, of[kind], 12) for kind, words in OF_KIND.items()]
+    also = (GAPS, GAPS_OF_DATES, GAPS_OF_WORDS, INFINITE, POOLED, COUNTERS)
+    lines += [(words, told[words], 5) for words in also]
     out = [f"{words}: {listed(names, most)}." for words, names, most in lines if names]
-    out += told.guesses
-    return out + [f"Left out: {reason}." for reason in _reasons(told.dropped)]
-
-
-def _counted(counts: Mapping[str, int]) -> list[str]:
-    return [f"{name} ({count})" for name, count in counts.items()]
+    out += told[GUESSES]
+    return out + [f"Left out: {reason}." for reason in _reasons(dropped)]
 
 
 def _reasons(dropped: dict[str, list[str]]) -> list[str]:

@@ -119,37 +119,25 @@ def _numbers(
     given: list[str], name: str, *, decimal_comma: bool
 ) -> tuple[np.ndarray | None, str | None]:
     """Numbers of all cells or None; thousands only where nothing else can be meant."""
-    decimal = "," if decimal_comma else "."
+    decimal, group = (",", ".") if decimal_comma else (".", ",")
     plain = _convert(given, decimal, "")
     if plain is not None:
         return plain, None
-    group = "." if decimal_comma else ","
-    kinds = [_THOUSANDS[group].fullmatch(cell) is not None for cell in given]
     certain = any(_SURELY_THOUSANDS[group].fullmatch(cell) for cell in given)
-    if certain:
+    if certain and all(group not in c or _THOUSANDS[group].fullmatch(c) for c in given):
         found = _convert(given, decimal, group)
-        if found is not None and all(
-            kind or group not in cell for kind, cell in zip(kinds, given, strict=True)
-        ):
+        if found is not None:
             return found, f"Column {name}: {group!r} was read as a separator of thousands."
     return None, None
 
 
 def _convert(given: list[str], decimal: str, group: str) -> np.ndarray | None:
-    out = np.empty(len(given))
-    for i, cell in enumerate(given):
-        text = cell.replace(group, "") if group else cell
-        if decimal != ".":
-            if "." in text:
-                return None
-            text = text.replace(decimal, ".")
-        try:
-            out[i] = float(text)
-        except ValueError:
+    texts = [cell.replace(group, "") for cell in given] if group else given
+    if decimal != ".":
+        if any("." in text for text in texts):
             return None
-        if "_" in text:
-            return None
-    return out
+        texts = [text.replace(decimal, ".") for text in texts]
+    return _as_floats(np.array(texts, dtype=object))
 
 
 def has_decimal_comma(columns: list[Any]) -> bool:

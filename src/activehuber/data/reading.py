@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import re
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -231,7 +232,8 @@ def _read_csv(
     header, columns = _split(text, delimiter, name)
     columns, dropped = _without_empty_tail(columns)
     if dropped:
-        notes.append(f"{dropped} empty {_rows(dropped)} at the end of the file left out.")
+        rows = "row" if dropped == 1 else "rows"
+        notes.append(f"{dropped} empty {rows} at the end of the file left out.")
     if not columns or not len(columns[0]):
         raise TableError(f"{name} has a header line but no rows")
     comma = has_decimal_comma(columns)
@@ -257,17 +259,14 @@ def _side_by_side(columns: list[Any]) -> pd.DataFrame:
     """Columns as one frame; numbers in one block, so that 10⁵ of them take no time."""
     import pandas as pd
 
-    numeric = [i for i, column in enumerate(columns) if isinstance(column, np.ndarray)]
-    others = [i for i, column in enumerate(columns) if not isinstance(column, np.ndarray)]
-    parts = []
-    if numeric:
-        parts.append(pd.DataFrame(np.stack([columns[i] for i in numeric], axis=1)))
-    if others:
-        parts.append(pd.concat([columns[i] for i in others], axis=1))
+    numbers = {i: c for i, c in enumerate(columns) if isinstance(c, np.ndarray)}
+    others = {i: c for i, c in enumerate(columns) if i not in numbers}
+    parts = [pd.concat(others, axis=1)] if others else []
+    if numbers:
+        block = np.stack(list(numbers.values()), axis=1)
+        parts.insert(0, pd.DataFrame(block, columns=list(numbers)))
     frame = pd.concat(parts, axis=1)
-    order = np.argsort(np.array(numeric + others), kind="stable")
-    frame.columns = range(frame.shape[1])
-    return frame if np.array_equal(order, range(len(order))) else frame.iloc[:, order]
+    return frame if frame.columns.is_monotonic_increasing else frame.sort_index(axis=1)
 
 
 def _decode(content: bytes, name: str) -> tuple[str, list[str]]:
@@ -334,6 +333,7 @@ def _split(text: str, delimiter: str, name: str) -> tuple[list[str], list[Any]]:
     from pyarrow import csv as arrow
 
     encoded = text.encode("utf-8", "replace")
+    as_text = {f"f{i}": pa.string() for i in range(_first_width(text, delimiter))}
     try:
         table = arrow.read_csv(
             _arrow_stream(encoded),
@@ -341,7 +341,9 @@ def _split(text: str, delimiter: str, name: str) -> tuple[list[str], list[Any]]:
                 autogenerate_column_names=True, block_size=min(len(encoded) + 16, 2**31 - 1)
             ),
             parse_options=arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=_all_text(_first_width(text, delimiter)),
+            convert_options=arrow.ConvertOptions(
+                column_types=as_text, strings_can_be_null=False
+            ),
         )
     except (pa.ArrowException, ValueError, OSError):
         # Slower, but it knows the line, and it forgives what can be forgiven.
@@ -354,19 +356,10 @@ def _split(text: str, delimiter: str, name: str) -> tuple[list[str], list[Any]]:
 
 def _first_width(text: str, delimiter: str) -> int:
     try:
-        return len(
-            next((r for r in csv.reader(io.StringIO(text), delimiter=delimiter) if r), [])
-        )
+        rows = csv.reader(io.StringIO(text), delimiter=delimiter)
+        return len(next(filter(None, rows), []))
     except csv.Error:
         return 0
-
-
-def _all_text(width: int) -> Any:
-    import pyarrow as pa
-    from pyarrow import csv as arrow
-
-    types = {f"f{i}": pa.string() for i in range(width)}
-    return arrow.ConvertOptions(column_types=types, strings_can_be_null=False)
 
 
 def _split_slowly(text: str, delimiter: str, name: str) -> tuple[list[str], list[np.ndarray]]:
@@ -413,28 +406,18 @@ def _distinct_names(names: list[Any]) -> tuple[list[str], frozenset[str], list[s
     """Names made distinct by a number in brackets, those that were repeated, and notes."""
     texts = [str(name) for name in names]
     taken = set(texts)
-    if len(taken) == len(texts):
-        return texts, frozenset(), []
-    seen: dict[str, int] = {}
-    out, repeated = [], []
+    seen: Counter[str] = Counter()
+    out: list[str] = []
+    repeated: dict[str, None] = {}
     for name in texts:
-        seen[name] = seen.get(name, 0) + 1
-        if seen[name] == 1:
-            out.append(name)
-            continue
-        fresh = f"{name} ({seen[name]})"
-        while fresh in taken:
-            seen[name] += 1
+        fresh = name
+        seen[name] += 1
+        while seen[name] > 1 and fresh in taken:
             fresh = f"{name} ({seen[name]})"
-        taken.add(fresh)
+            seen[name] += fresh in taken
+        if fresh != name:
+            taken.add(fresh)
+            repeated[name] = None
         out.append(fresh)
-        repeated.append(name)
-    return (
-        out,
-        frozenset(repeated),
-        [f"Columns of the same name were numbered: {listed(dict.fromkeys(repeated))}."],
-    )
-
-
-def _rows(count: int) -> str:
-    return "row" if count == 1 else "rows"
+    notes = [f"Columns of the same name were numbered: {listed(repeated)}."] if repeated else []
+    return out, frozenset(repeated), notes

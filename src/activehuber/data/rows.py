@@ -7,15 +7,16 @@ blocks needs no more of its rows than that and a few of them by number.
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -61,15 +62,18 @@ class Rows(ABC):
 
     n_rows: int
     n_features: int
+    block_size: int = MOST_ROWS
     local: bool = False
     names: Any = None  # of the features, if they have any
 
     def __len__(self) -> int:
         return self.n_rows
 
-    @abstractmethod
     def take(self, numbers: np.ndarray) -> Matrix:
         """A few rows by number, in the order asked for, shape (k, d)."""
+        wanted, places = np.unique(numbers, return_inverse=True)
+        found, _ = self.run(_as_they_are, chosen=wanted)
+        return np.empty((0, self.n_features)) if found is None else found[places]
 
     @abstractmethod
     def run(
@@ -96,9 +100,11 @@ class Rows(ABC):
             Added up in the order of the rows; empty if no row is chosen.
         """
 
-    @abstractmethod
-    def in_blocks_of(self, size: int) -> Rows:
+    def in_blocks_of(self, size: int) -> Self:
         """The same rows, worked on `size` at a time."""
+        made = copy.copy(self)
+        made.block_size = size
+        return made
 
     def replaced_by(self, made: Rows) -> Rows:
         """What was made of these rows once and for all, to be worked on in their place."""
@@ -113,7 +119,6 @@ class LocalRows(Rows):
     """Rows that this process can read, worked on by as many threads as BLAS may have."""
 
     local = True
-    block_size: int = MOST_ROWS
 
     @abstractmethod
     def blocks(self, chosen: Chosen) -> Iterator[Matrix]:
@@ -123,38 +128,30 @@ class LocalRows(Rows):
         self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
     ) -> Result:
         n = self.n_rows if chosen is None else len(chosen)
-        values: np.ndarray | None = None
-        sums: Sums = ()
+        return put_together(self._results(work, shared, columns, chosen), n)
+
+    def pieces(self, columns: Entries, chosen: Chosen) -> Iterator[tuple[Any, ...]]:
+        """Each block with its part of the columns."""
         start = 0
-        for size, (part, terms) in self._results(work, shared, columns, chosen):
-            if part is not None:
-                if values is None:
-                    values = np.empty((n, *part.shape[1:]), dtype=part.dtype)
-                values[start : start + size] = part
-            sums = add_sums(sums, terms)
-            start += size
-        return values, sums
+        for block in self.blocks(chosen):
+            here = slice(start, start + len(block))
+            yield block, *(column[here] for column in columns)
+            start = here.stop
 
     def _results(
         self, work: Work, shared: Shared, columns: Entries, chosen: Chosen
-    ) -> Iterator[tuple[int, Result]]:
+    ) -> Iterator[Result]:
         """What each block gives, in order; blocks are read while others are worked on."""
         threads = blas_threads()
-        start = 0
         with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-            waiting: deque[tuple[int, Future]] = deque()
+            waiting: deque[Future] = deque()
             try:
-                for block in self.blocks(chosen):
-                    here = slice(start, start + len(block))
-                    parts = [column[here] for column in columns]
-                    waiting.append((len(block), pool.submit(work, block, *shared, *parts)))
-                    start = here.stop
+                for block, *parts in self.pieces(columns, chosen):
+                    waiting.append(pool.submit(work, block, *shared, *parts))
                     if len(waiting) >= threads + READ_AHEAD:
-                        size, future = waiting.popleft()
-                        yield size, future.result()
+                        yield waiting.popleft().result()
                 while waiting:
-                    size, future = waiting.popleft()
-                    yield size, future.result()
+                    yield waiting.popleft().result()
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -177,9 +174,6 @@ class ArrayRows(LocalRows):
             rows = self.X[here] if chosen is None else self.X[chosen[here]]
             yield np.ascontiguousarray(rows, dtype=np.float64)
 
-    def in_blocks_of(self, size: int) -> ArrayRows:
-        return ArrayRows(self.X, size)
-
 
 class ParquetRows(LocalRows):
     """Numeric columns of Parquet files, read batch by batch at every pass.
@@ -191,18 +185,9 @@ class ParquetRows(LocalRows):
         The columns that are features, in their order.
     """
 
-    def __init__(self, dataset: Any, names: Sequence[str], block_size: int = MOST_ROWS) -> None:
-        self.dataset, self.names, self.block_size = dataset, list(names), block_size
+    def __init__(self, dataset: Any, names: Sequence[str]) -> None:
+        self.dataset, self.names = dataset, list(names)
         self.n_rows, self.n_features = int(dataset.count_rows()), len(self.names)
-
-    def take(self, numbers: np.ndarray) -> Matrix:
-        order = np.argsort(numbers, kind="stable")
-        asked = numbers[order]
-        parts = list(self.blocks(np.unique(asked)))
-        found = np.concatenate(parts) if parts else np.empty((0, self.n_features))
-        out = np.empty((len(numbers), self.n_features))
-        out[order] = found[np.searchsorted(np.unique(asked), asked)]
-        return out
 
     def column(self, name: str) -> np.ndarray:
         """One column in memory, NaN (of text: None) where it is null, shape (n,)."""
@@ -243,9 +228,6 @@ class ParquetRows(LocalRows):
             out[:, place] = _floats(batch.column(place), name)
         return out
 
-    def in_blocks_of(self, size: int) -> ParquetRows:
-        return ParquetRows(self.dataset, self.names, size)
-
 
 class WatchedRows(Rows):
     """Rows that tell when a pass over them begins.
@@ -274,8 +256,8 @@ class WatchedRows(Rows):
         self.pass_begins()
         return self.rows.run(work, shared, columns, chosen)
 
-    def in_blocks_of(self, size: int) -> WatchedRows:
-        return WatchedRows(self.rows.in_blocks_of(size), self.pass_begins)
+    def in_blocks_of(self, size: int) -> Self:
+        return type(self)(self.rows.in_blocks_of(size), self.pass_begins)
 
     def replaced_by(self, made: Rows) -> WatchedRows:
         return WatchedRows(made, self.pass_begins)
@@ -297,8 +279,8 @@ class ChosenRows(Rows):
         mine = self.numbers if chosen is None else self.numbers[chosen]
         return self.rows.run(work, shared, columns, mine)
 
-    def in_blocks_of(self, size: int) -> ChosenRows:
-        return ChosenRows(self.rows.in_blocks_of(size), self.numbers)
+    def in_blocks_of(self, size: int) -> Self:
+        return type(self)(self.rows.in_blocks_of(size), self.numbers)
 
 
 class LostRows(Rows):
@@ -315,9 +297,6 @@ class LostRows(Rows):
 
     run = take
 
-    def in_blocks_of(self, size: int) -> LostRows:
-        return self
-
 
 def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) -> ParquetRows:
     """Rows of a Parquet file or folder, or of a pyarrow dataset.
@@ -333,9 +312,7 @@ def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) ->
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    if isinstance(source, pa.RecordBatch):
-        source = pa.Table.from_batches([source])
-    if isinstance(source, pa.Table):
+    if isinstance(source, (pa.RecordBatch, pa.Table)):
         source = ds.dataset(source)
     if not isinstance(source, (str, Path, ds.Dataset)):
         raise TypeError(
@@ -351,19 +328,9 @@ def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) ->
             raise ValueError(
                 f"X: {str(source)!r} cannot be read as Parquet: {error}"
             ) from error
-    given = list(source.schema.names)
-    wanted = [*without, *([] if names is None else names)]
-    lost = [name for name in wanted if name not in given]
-    if lost:
-        raise ValueError(
-            f"X has no column {lost[0]!r}; there are {', '.join(map(str, given[:20]))}"
-        )
     # The index of a data frame is stored as a column; it is no feature.
     index = (source.schema.pandas_metadata or {}).get("index_columns", [])
-    rest = [name for name in given if name not in without and name not in index]
-    chosen = rest if names is None else list(names)
-    if not chosen:
-        raise ValueError("X has no column left to learn from")
+    chosen = feature_columns(source.schema.names, without, names, index)
     for name in chosen:
         kind = source.schema.field(name).type
         if not _is_numeric(kind):
@@ -372,6 +339,22 @@ def parquet_rows(source: Any, without: Sequence[str] = (), names: Any = None) ->
                 "out by dataset.replace_schema(pyarrow.schema([...])) of a pyarrow.dataset"
             )
     return ParquetRows(source, chosen)
+
+
+def feature_columns(
+    given: list[Any], target: Sequence[Any], names: Any, index: Sequence[Any] = ()
+) -> list[Any]:
+    """The columns of X that are features: those named, else all but the target and an index."""
+    rest = [name for name in given if name not in target and name not in index]
+    chosen = rest if names is None else list(names)
+    for name in [*target, *chosen]:
+        if name not in given:
+            raise ValueError(
+                f"X has no column {name!r}; there are {', '.join(map(str, given[:20]))}"
+            )
+    if not chosen:
+        raise ValueError("X has no column left to learn from")
+    return chosen
 
 
 @contextmanager
@@ -406,6 +389,25 @@ def _floats(column: Any, name: str) -> np.ndarray:
     if isinstance(column, pa.ChunkedArray):
         return column.to_numpy()
     return column.to_numpy(zero_copy_only=False)
+
+
+def _as_they_are(X: Matrix) -> Result:
+    return X, ()
+
+
+def put_together(results: Iterable[Result], n: int) -> Result:
+    """The result of n rows from those of their parts, in order."""
+    values: np.ndarray | None = None
+    sums: Sums = ()
+    start = 0
+    for part, terms in results:
+        if part is not None:
+            if values is None:
+                values = np.empty((n, *part.shape[1:]), dtype=part.dtype)
+            values[start : start + len(part)] = part
+            start += len(part)
+        sums = add_sums(sums, terms)
+    return values, sums
 
 
 def add_sums(left: Sums, right: Sums) -> Sums:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -78,6 +79,7 @@ class _TwoAxes(ABC):
         """Draw on the two."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ViewDisplay(_TwoAxes):
     """The weight of each view and its part of the prediction.
 
@@ -111,13 +113,10 @@ class ViewDisplay(_TwoAxes):
 
     _layout: ClassVar = {"nrows": 1, "ncols": 2, "figsize": (9, 3.6), "width_ratios": (1, 2)}
 
-    def __init__(
-        self, *, names: list[str], shares: Vector, parts: Matrix, prediction: Vector
-    ) -> None:
-        self.names = names
-        self.shares = shares
-        self.parts = parts
-        self.prediction = prediction
+    names: list[str]
+    shares: Vector
+    parts: Matrix
+    prediction: Vector
 
     @classmethod
     def from_estimator(
@@ -150,16 +149,14 @@ class ViewDisplay(_TwoAxes):
         (40, 1)
         """
         _check_regressor(estimator, target)
-        parts, intercept = estimator.predict_views(X), estimator.intercept_
-        weights = estimator.view_weights_
+        parts, weights = estimator.predict_views(X), estimator.view_weights_
         if parts.ndim == 3:
             parts, weights = parts[:, :, target], weights[:, target]
-            intercept = intercept[target]
         display = cls(
             names=[view.name for view in estimator.result_.settings.views],
             shares=len(weights) * weights**2,
             parts=parts,
-            prediction=parts.sum(axis=1) + intercept,
+            prediction=parts.sum(axis=1) + np.ravel(estimator.intercept_)[target],
         )
         return display.plot(ax=ax)
 
@@ -169,7 +166,7 @@ class ViewDisplay(_TwoAxes):
 
     def _draw_weights(self, ax: Any) -> None:
         rows = np.arange(len(self.names))
-        bars = ax.barh(rows, self.shares, color=self._cycle(COLOURS))
+        bars = ax.barh(rows, self.shares, color=np.resize(COLOURS, len(rows)))
         ax.bar_label(bars, fmt="%.2f", padding=3)
         uniform = 1.0 / len(rows)
         ax.axvline(uniform, color="0.3", ls=":", lw=1)
@@ -181,10 +178,9 @@ class ViewDisplay(_TwoAxes):
         ax.set_title("weight of each view")
 
     def _draw_parts(self, ax: Any) -> None:
-        marks = zip(
-            self.names, self.parts.T, self._cycle(COLOURS), self._cycle(MARKERS), strict=True
-        )
-        for name, part, colour, marker in marks:
+        n = len(self.names)
+        styles = np.resize(COLOURS, n), np.resize(MARKERS, n)
+        for name, part, colour, marker in zip(self.names, self.parts.T, *styles, strict=True):
             ax.scatter(
                 self.prediction, part, s=14, color=colour, marker=marker, alpha=0.6, label=name
             )
@@ -194,10 +190,8 @@ class ViewDisplay(_TwoAxes):
         ax.set_title("what each view adds")
         ax.legend(loc="best", fontsize=8)
 
-    def _cycle(self, values: tuple[str, ...]) -> list[str]:
-        return [values[i % len(values)] for i in range(len(self.names))]
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class ThresholdPathDisplay(_TwoAxes):
     """Residuals over the threshold, and how many labels are free and bound.
 
@@ -233,9 +227,8 @@ class ThresholdPathDisplay(_TwoAxes):
         "sharex": True,
     }
 
-    def __init__(self, *, path: ThresholdPath, threshold: float | None = None) -> None:
-        self.path = path
-        self.threshold = threshold
+    path: ThresholdPath
+    threshold: float | None = None
 
     @classmethod
     def from_estimator(
@@ -361,6 +354,7 @@ class ThresholdPathDisplay(_TwoAxes):
         ax.set_ylim(-0.02 * bound.shape[1], 1.05 * bound.shape[1])
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LabelQualityDisplay(_TwoAxes):
     """Each label beside what the other labels say of it, and its quality.
 
@@ -392,13 +386,10 @@ class LabelQualityDisplay(_TwoAxes):
 
     _layout: ClassVar = {"nrows": 1, "ncols": 2, "figsize": (9, 3.8)}
 
-    def __init__(
-        self, *, labels: Vector, predicted: Vector, quality: Vector, removed: Mask
-    ) -> None:
-        self.labels = labels
-        self.predicted = predicted
-        self.quality = quality
-        self.removed = removed
+    labels: Vector
+    predicted: Vector
+    quality: Vector
+    removed: Mask
 
     @classmethod
     def from_estimator(

@@ -61,7 +61,7 @@ from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View
 
-FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 6
+FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 7
 COMMANDS = {FORMAT: "activehuber predict", CROWD_FORMAT: "activehuber crowd count"}
 # What every file says of itself.
 HEAD = ("format", "version", "activehuber")
@@ -78,22 +78,22 @@ anything = number(finite=False)
 rate, slope = number(0.0, 1.0), number(*SLOPES)
 
 
-def _numbers_fit(value: Any, where: str, sizes: Sizes) -> None:
-    """Numbers over their scale must be finite; what is learnt from a table is far from that."""
-    fill, centre, scale = value["fill"], value["centre"], value["scale"]
-    if isinstance(scale, np.ndarray):
-        used = scale > 0.0
-        far = np.maximum(np.abs(fill), np.abs(centre))[used]
-        if np.any(1e-15 * far > scale[used]):
-            raise ValueError(f"{where} has scales that are far too small")
-
-
 def _numbers(size: int | str) -> Rule:
     """`Numbers` of columns."""
     each = array("f", size)
-    return record(
-        {"fill": each, "centre": each, "scale": array("f", size, low=0.0)}, _numbers_fit
-    )
+    rule = sequence(each, each, array("f", size, low=0.0))
+
+    def check(value: Any, where: str, sizes: Sizes) -> None:
+        """Over their scale they must be finite; what is learnt is far from that."""
+        rule(value, where, sizes)
+        fill, centre, scale = value
+        if isinstance(scale, np.ndarray):
+            used = scale > 0.0
+            far = np.maximum(np.abs(fill), np.abs(centre))[used]
+            if np.any(1e-15 * far > scale[used]):
+                raise ValueError(f"{where} has scales that are far too small")
+
+    return check
 
 
 def _columns_fit(value: Any, where: str, sizes: Sizes) -> None:
@@ -504,18 +504,17 @@ def _check_head(state: Any, kind: str, name: str) -> None:
 
 # --- estimators, taken apart and put together -------------------------------------------
 
+# What a classifier has learnt besides its regressor.
+CLASSIFIER_STATE = ("classes", "cut", "noise_rates", "removed", "label_quality")
+
 
 def _estimator_state(model: Any) -> dict[str, Any]:
     if isinstance(model, HLClassifier):
-        calibration: Calibration = model.calibration_
-        state = {
+        state = {name: getattr(model, f"{name}_") for name in CLASSIFIER_STATE}
+        state |= {
             "params": _params_state(model, model.estimator_.result_.settings),
             "classes": _without_objects(model.classes_),
-            "cut": model.cut_,
-            "noise_rates": model.noise_rates_,
-            "calibration": asdict(calibration),
-            "removed": model.removed_,
-            "label_quality": model.label_quality_,
+            "calibration": asdict(model.calibration_),
         }
         return {"regressor": regressor_state(model.estimator_), "classifier": state}
     if isinstance(model, HLRegressor):
@@ -530,12 +529,11 @@ def _estimator_of(model_state: dict[str, Any]) -> Any:
     if state is None:
         return inner
     model = HLClassifier(**_params_of(state["params"]))
-    model.classes_, model.estimator_ = state["classes"], inner
-    rates = state["noise_rates"]
-    model.noise_rates_ = None if rates is None else (float(rates[0]), float(rates[1]))
-    model.removed_, model.label_quality_ = state["removed"], state["label_quality"]
-    model.cut_ = float(state["cut"])
-    model.calibration_ = Calibration(**state["calibration"])
+    for name in CLASSIFIER_STATE:
+        setattr(model, f"{name}_", state[name])
+    if model.noise_rates_ is not None:
+        model.noise_rates_ = tuple(map(float, model.noise_rates_))
+    model.calibration_, model.estimator_ = Calibration(**state["calibration"]), inner
     model.n_features_in_ = inner.n_features_in_
     return model
 
@@ -544,41 +542,37 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
     """A fitted model as plain values and arrays."""
     if model.X_fit_ is None:
         raise TableError("a model with a precomputed kernel cannot be saved")
-    data, evidence = model.result_.data, model.result_.evidence
-    y, weights, trusted = data.y, data.weights, data.trusted
-    params = _params_state(model, model.result_.settings)
+    data, settings = model.result_.data, model.result_.settings
+    params, basis = _params_state(model, settings), model.result_.targets[0].basis
+    functions = [
+        {key: getattr(each, key) for key in FUNCTIONS[type(each)]}
+        for each in (() if basis is None else basis.functions)
+    ]
     # As the fit used them: what "scale" and "loo" stood for is not worked out again.
-    params["alpha"] = float(model.result_.settings.alpha)
+    params["alpha"] = float(settings.alpha)
     if not isinstance(params["random_state"], (int, np.integer)):
         params["random_state"] = None  # a generator has moved on: it says nothing of this fit
-    gammas = [view.kernel.gamma for view in model.result_.settings.views]
+    gammas = [view.kernel.gamma for view in settings.views]
     if params["views"] is None:
         params["gamma"] = gammas[0]
     else:
         for view, gamma in zip(params["views"], gammas, strict=True):
             view["gamma"] = gamma
-    approximated = model.result_.settings.approximation is not None
     return {
         "params": params,
         # The rows of an approximated fit are where they are; its basis is all that is needed.
-        "X": None if approximated else model.X_fit_,
+        "X": model.X_fit_ if settings.approximation is None else None,
         "n_features": int(model.n_features_in_),
-        "basis": _basis_state(model.result_.targets[0].basis),
-        "y": y,
-        "weights": weights,
-        "trusted": np.array(trusted),
+        "basis": functions or None,
+        "y": data.y,
+        "weights": data.weights,
+        "trusted": np.array(data.trusted),
         "several": bool(data.several_targets),
         "fitted": [
             asdict(replace(fitted, evidence=found, quality=None, basis=None))
-            for fitted, found in zip(model.result_.targets, evidence, strict=True)
+            for fitted, found in zip(model.result_.targets, model.result_.evidence, strict=True)
         ],
     }
-
-
-def _basis_state(basis: Basis | None) -> list[Any] | None:
-    if basis is None:
-        return None
-    return [{key: getattr(f, key) for key in FUNCTIONS[type(f)]} for f in basis.functions]
 
 
 def _basis_of(states: list[Any], settings: Settings) -> Basis:
@@ -599,17 +593,18 @@ def regressor_of(state: dict[str, Any]) -> HLRegressor:
     data = Data(X, state["y"], state["weights"], state["trusted"], state["several"])
     settings = resolved(model, X, data)
     basis = None if state["basis"] is None else _basis_of(state["basis"], settings)
-    fitted = [replace(_fitted_of(item), basis=basis) for item in state["fitted"]]
+    fitted = [_fitted_of(item, basis) for item in state["fitted"]]
     set_fitted(model, settings, data, fitted)
     return model
 
 
-def _fitted_of(item: dict[str, Any]) -> Fitted:
-    certificate, evidence = (
-        Certificate(**item["certificate"]),
-        LabelEvidence(**item["evidence"]),
-    )
-    return Fitted(**item | {"certificate": certificate, "evidence": evidence})
+def _fitted_of(item: dict[str, Any], basis: Basis | None) -> Fitted:
+    of = {
+        "certificate": Certificate(**item["certificate"]),
+        "evidence": LabelEvidence(**item["evidence"]),
+        "basis": basis,
+    }
+    return Fitted(**item | of)
 
 
 def _params_state(model: Any, settings: Settings) -> dict[str, Any]:

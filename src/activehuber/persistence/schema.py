@@ -8,6 +8,7 @@ may still be in its file, as a `Header`: then its numbers are not looked at.
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,25 +28,17 @@ class Header:
 
     Attributes
     ----------
-    name : str
-        Of its part in the file.
     dtype : numpy.dtype
     shape : tuple of int
-    order : {"C", "F"}
     """
 
-    name: str
     dtype: np.dtype
     shape: tuple[int, ...]
-    order: str
 
     @property
     def count(self) -> int:
         """How many entries, as a whole number of any size."""
-        product = 1
-        for side in self.shape:
-            product *= side
-        return product
+        return math.prod(self.shape)
 
 
 def shown(value: Any) -> str:
@@ -82,13 +75,10 @@ def flag(value: Any, where: str, sizes: Sizes) -> None:
 
 
 def text(value: Any, where: str, sizes: Sizes) -> None:
-    """Text that can be written to a file."""
-    must_be(isinstance(value, str) and is_writable(value), where, "text", value)
-
-
-def is_writable(value: str) -> bool:
-    """Whether text can be written to a file: halves of surrogate pairs cannot."""
-    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    """Text that can be written to a file: halves of surrogate pairs cannot."""
+    good = isinstance(value, str)
+    good = good and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
+    must_be(good, where, "text", value)
 
 
 def one_of(*choices: str) -> Rule:

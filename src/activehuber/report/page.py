@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from html import escape
 from typing import Any
 
@@ -209,7 +209,7 @@ def render(report: Report) -> str:
         "report",
         report.title,
         _headline(summary.n_flagged, summary.n_labelled),
-        data=_json(_payload(shown, digits)),
+        data=_json({"columns": COLUMNS, "digits": digits, "lines": list(map(_record, shown))}),
         target=html_text(summary.target),
         figures=_figures(report, digits),
         findings=sentence_list(summary.findings),
@@ -218,7 +218,10 @@ def render(report: Report) -> str:
         static_note=escape(_static_note(len(shown))),
         table_class=_table_class(summary.kind, shown),
         verdict_options=_verdict_options([line.verdict for line in shown]),
-        rows="".join(_static_row(rank, line, digits) for rank, line in _first(shown)),
+        rows="".join(
+            _static_row(rank, line, digits)
+            for rank, line in enumerate(shown[:STATIC_LINES], start=1)
+        ),
         notes=section("What was done to the table", sentence_list(summary.notes)),
         settings=section("Settings and proof", settings_list(summary.settings)),
     )
@@ -263,18 +266,8 @@ def _verdict_options(verdicts: Sequence[str]) -> str:
 # --- numbers --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Digits:
-    """Decimals of each kind of number; one for a whole column, so that points align.
-
-    Attributes
-    ----------
-    given, fitted, threshold : int
-    """
-
-    given: int
-    fitted: int
-    threshold: int
+# Decimals by the kind of number: one for a whole column, so that points align.
+Digits = dict[str, int]
 
 
 def _finite(value: float | None) -> bool:
@@ -298,15 +291,13 @@ def _digits_of(report: Report) -> Digits:
     fitted = _decimals(line.fitted for line in lines)
     given = [line.given for line in lines if not isinstance(line.given, str)]
     whole = all(float(v).is_integer() for v in given if math.isfinite(v))
-    return Digits(
-        given=0 if whole and fitted != POWERS else fitted,
-        fitted=fitted,
-        threshold=_decimals(
-            [report.path.chosen]
-            if report.path and _finite(report.path.chosen)
-            else [line.left_at for line in lines]
-        ),
-    )
+    chosen = report.path.chosen if report.path else None
+    thresholds = [chosen] if _finite(chosen) else [line.left_at for line in lines]
+    return {
+        "given": 0 if whole and fitted != POWERS else fitted,
+        "fitted": fitted,
+        "threshold": _decimals(thresholds),
+    }
 
 
 def _value(value: float | str | None, decimals: int) -> str:
@@ -329,7 +320,7 @@ def _figures(report: Report, digits: Digits) -> str:
         scale = float(f"{summary.scale:.3g}")
         pairs.append(("Noise σ̂", format_number(scale, max(_decimals([scale]) - 1, 0))))
     if path is not None and math.isfinite(path.chosen):
-        pairs.append(("Threshold ξ", format_number(path.chosen, digits.threshold)))
+        pairs.append(("Threshold ξ", format_number(path.chosen, digits["threshold"])))
     return definitions(pairs, "figures")
 
 
@@ -377,15 +368,6 @@ def _fitting_lines(lines: Sequence[LabelLine]) -> Sequence[LabelLine]:
     return lines[:MAX_LINES]
 
 
-def _payload(shown: Sequence[LabelLine], digits: Digits) -> dict[str, object]:
-    """What report.js reads."""
-    return {
-        "columns": COLUMNS,
-        "digits": asdict(digits),
-        "lines": [_record(line) for line in shown],
-    }
-
-
 def _table_class(kind: str, shown: Sequence[LabelLine]) -> str:
     """The kind of labels, and the columns that hold nothing."""
     empty = [
@@ -396,26 +378,22 @@ def _table_class(kind: str, shown: Sequence[LabelLine]) -> str:
     return " ".join([kind, *empty])
 
 
-def _first(lines: Sequence[LabelLine]) -> Iterable[tuple[int, LabelLine]]:
-    return enumerate(lines[:STATIC_LINES], start=1)
-
-
 def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
     """A row for readers without JavaScript: the reason is open. report.js makes its own."""
     # The numbers of the record, so that both tables round the same ones.
     row, given, fitted, lower, upper, residual, left_at, quality, *_ = _record(line)
     interval = MISSING
     if lower is not None and upper is not None:
-        ends = (format_number(end, digits.fitted) for end in (lower, upper))
+        ends = (format_number(end, digits["fitted"]) for end in (lower, upper))
         interval = " to ".join(ends)
     cells = [
         ("rank", str(rank)),
         ("row", escape(row)),
-        ("number label", _value(given, digits.given)),
-        ("number label", _value(fitted, digits.fitted)),
+        ("number label", _value(given, digits["given"])),
+        ("number label", _value(fitted, digits["fitted"])),
         ("number wide interval", interval),
         ("number wide", format_number(residual, 2, signed=True)),
-        ("number wide left-at", format_number(left_at, digits.threshold)),
+        ("number wide left-at", format_number(left_at, digits["threshold"])),
         ("number wide", format_number(quality, 3)),
     ]
     word = html_text(line.verdict)
@@ -442,10 +420,9 @@ def _sample(points: Points, drawable: Mask) -> tuple[np.ndarray, np.ndarray]:
         rest = rng.choice(far[most // 10 :], most - most // 10, replace=False)
         return np.sort(index[np.concatenate([far[: most // 10], rest])])
 
-    flagged = np.asarray(points.flagged, dtype=bool)
     return (
-        thin(np.flatnonzero(drawable & ~flagged), MAX_KEPT_MARKS),
-        thin(np.flatnonzero(drawable & flagged), MAX_FLAGGED_MARKS),
+        thin(np.flatnonzero(drawable & ~points.flagged), MAX_KEPT_MARKS),
+        thin(np.flatnonzero(drawable & points.flagged), MAX_FLAGGED_MARKS),
     )
 
 
@@ -478,7 +455,7 @@ def _scatter(
 ) -> tuple[str, tuple[Axis, Axis], str]:
     """Marks, axes, and a sentence on what is not drawn."""
     kept, flagged = _sample(points, np.isfinite(x) & np.isfinite(y))
-    others = ~np.asarray(points.flagged, dtype=bool)
+    others = ~points.flagged
     x_axis, y_axis = axis_for(x, x[others]), axis_for(y, y[others], include_y)
     drawn = np.concatenate([kept, flagged])
     beyond = [
@@ -515,8 +492,8 @@ def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
     def hint(i: int) -> str:
         row = html_text(points.row[i], 40)
         return (
-            f"Row {row}: given {format_number(given[i], digits.given)}, "
-            f"fitted {format_number(fitted[i], digits.fitted)}"
+            f"Row {row}: given {format_number(given[i], digits['given'])}, "
+            f"fitted {format_number(fitted[i], digits['fitted'])}"
         )
 
     marks, axes, told = _scatter(points, given, fitted, (), lines, hint)
@@ -600,10 +577,11 @@ def _path_plot(path: PathSummary, digits: Digits) -> str:
     if chosen is not None:
         at = float(x_axis.place(chosen))
         side, shift = ("end", 2) if at > 0.5 else ("start", -2)
+        shown = format_number(chosen, digits["threshold"])
         marks += (
             f'<line class="chosen" x1="{percent(at)}" x2="{percent(at)}" y1="0" y2="100%"/>'
             f'<text class="chosen" x="{percent(at)}" y="0" dx="{shift}" dy="-7" '
-            f'text-anchor="{side}">chosen ξ = {format_number(chosen, digits.threshold)}</text>'
+            f'text-anchor="{side}">chosen ξ = {shown}</text>'
         )
         caption += " The dashed line is the threshold of this fit."
     return plot(
@@ -634,8 +612,7 @@ def _class_table(points: Points) -> str:
     size = len(names)
     cell = place[given] * size + place[fitted]
     counts = np.bincount(cell, minlength=size**2).reshape(size, size)
-    is_flagged = np.asarray(points.flagged, dtype=bool)[usable]
-    flagged = np.bincount(cell[is_flagged], minlength=size**2).reshape(size, size)
+    flagged = np.bincount(cell[points.flagged[usable]], minlength=size**2).reshape(size, size)
     heads = "".join(f'<th scope="col">{name}</th>' for name in names)
     rows = "".join(
         f'<tr><th scope="row">{name}</th>'
