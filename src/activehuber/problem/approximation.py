@@ -31,7 +31,7 @@ from activehuber.loss import huber
 from activehuber.numerics.linalg import cholesky_in_place, solve_cholesky, solve_lower
 from activehuber.operators.features import FeatureGram, FeatureMap, gram_sums, moments
 from activehuber.problem.certificate import SETTLED, Optimality, scale_of
-from activehuber.problem.problem import EPSILON, Minimiser, Problem
+from activehuber.problem.problem import EPSILON, Problem, Solution
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class BlockReduction:
         return self.weights * products, products
 
     def start(
-        self, problem: Problem, solution: Minimiser, level: float, *, precise: bool = False
+        self, problem: Problem, solution: Solution, level: float, *, precise: bool = False
     ) -> BasisState:
         """θ of a solution at ξ = `level`; passes have one precision."""
         del precise
@@ -254,7 +254,7 @@ class BlockReduction:
         return self.look(problem, solution, level, theta, solution.intercept)
 
     def look(
-        self, problem: Problem, solution: Minimiser, level: float, theta: Vector, b: float
+        self, problem: Problem, solution: Solution, level: float, theta: Vector, b: float
     ) -> BasisState:
         """One pass: residuals and gradient at θ and b."""
         gram, weights = self.gram, np.where(problem.active, 1.0 / problem.mu, 0.0)
@@ -379,7 +379,7 @@ class BasisState:
 
     reduction: BlockReduction
     problem: Problem
-    solution: Minimiser
+    solution: Solution
     level: float
     theta: Vector
     intercept: float

@@ -16,7 +16,8 @@ have v_i = ±ξ/μ_i, rows out of use have v_i = 0; Σ v = 0 with an intercept.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from enum import Enum
+from typing import Any
 
 import numpy as np
 
@@ -27,28 +28,43 @@ from activehuber.operators.protocol import Factor, Gram
 EPSILON = float(np.finfo(np.float64).eps)
 
 
-class Minimiser(Protocol):
-    """What is needed of a solution to have its residuals and coefficients."""
+class Status(Enum):
+    """How a solve ended; the text is meant for the user."""
 
-    @property
-    def v(self) -> Vector:
-        """Dual variables, shape (l,)."""
+    CONVERGED = "the optimality conditions hold"
+    STALLED = (
+        "rounding stops the search before the optimality conditions hold to the tolerance; "
+        "use a larger alpha or threshold, or standardise the features"
+    )
+    OUT_OF_STEPS = "max_iter Newton steps were not enough; raise max_iter"
 
-    @property
-    def fitted(self) -> Vector:
-        """Qv, shape (l,)."""
 
-    @property
-    def intercept(self) -> float:
-        """b."""
+@dataclass(frozen=True)
+class Solution:
+    """A minimiser of Φ.
 
-    @property
-    def free(self) -> Mask:
-        """Labels in use with |r| <= ξ, shape (l,)."""
+    Attributes
+    ----------
+    v : ndarray of shape (l,)
+        Dual variables, v = ψ(r)/μ.
+    fitted : ndarray of shape (l,)
+        Q v.
+    intercept : float
+    free : ndarray of shape (l,), bool
+        Labels in use with |r| <= ξ.
+    n_iter : int
+    status : Status
+    factor : Factor or None
+        The factor of the last pattern; None if no label is free.
+    """
 
-    @property
-    def factor(self) -> Any:
-        """The factor of that pattern; None if no label is free."""
+    v: Vector
+    fitted: Vector
+    intercept: float
+    free: Mask
+    n_iter: int
+    status: Status
+    factor: Any
 
 
 @dataclass(frozen=True)
@@ -101,7 +117,7 @@ class Problem:
             active=self.active[rows],
         )
 
-    def residuals(self, solution: Minimiser) -> Vector:
+    def residuals(self, solution: Solution) -> Vector:
         """r = y − b − Qv of a solution, shape (l,)."""
         return self.y - solution.intercept - solution.fitted
 

@@ -29,7 +29,7 @@ from activehuber.problem.certificate import (
     Optimality,
     row_optimality,
 )
-from activehuber.problem.problem import Minimiser, Problem
+from activehuber.problem.problem import Problem, Solution
 from activehuber.problem.smoothing import (
     ExpandedView,
     Smoother,
@@ -182,7 +182,7 @@ class Reduction:
         return source - expansion.penalise(expansion.smoother.smooth(source))
 
     def start(
-        self, problem: Problem, solution: Minimiser, level: float, *, precise: bool = False
+        self, problem: Problem, solution: Solution, level: float, *, precise: bool = False
     ) -> RowState:
         """The coefficients of a solution at ξ = `level`, with products of K that precise."""
         coefficients = self.expand(solution.v)
@@ -222,7 +222,7 @@ class RowState:
 
     reduction: Reduction
     problem: Problem
-    solution: Minimiser
+    solution: Solution
     level: float
     precise: bool
     v: Vector
