@@ -15,7 +15,6 @@ from activehuber.numerics.linalg import (
 )
 from activehuber.operators.dense import (
     DenseGram,
-    DirectSource,
     HeadTail,
     Inverse,
     Shifted,
@@ -41,7 +40,7 @@ def make(name, n, rng, border=False):
         return Q, mu, Shifted(HeadTail(gram, 1.1 * mu), mu)
     if name == "inverse":
         return Q, mu, Inverse(gram, mu, border=border)
-    return Q, mu, {"direct": DirectSource, "head-tail": HeadTail}[name](gram, mu)
+    return Q, mu, gram.direct_source(mu) if name == "direct" else gram.source(mu)
 
 
 def streamed(X, rng):

@@ -127,7 +127,11 @@ class DenseGram:
     def shared(self) -> DenseGram:
         return DenseGram(self.matrix, keep_sources=True)
 
-    def source(self, mu: Vector) -> Source:
+    def source(self, mu: Vector, near: Source | None = None) -> Source:
+        base, last = (near.base, near.last) if isinstance(near, Shifted) else (near, None)
+        if self.coarse_step and isinstance(base, HeadTail):  # else products are cheap
+            if float(np.max(base.mu / mu)) < WELL_PRECONDITIONED:
+                return Shifted(base, mu, last)
         return self._kept("source", mu, lambda: HeadTail(self, mu))
 
     def _kept(self, kind: str, mu: Vector, make: Callable[[], Source]) -> Source:
@@ -138,12 +142,12 @@ class DenseGram:
             self.kept[key] = make()
         return self.kept[key]
 
-    def direct_source(self, mu: Vector) -> DirectSource:
-        return DirectSource(self, mu)
+    def direct_source(self, mu: Vector) -> HeadTail:
+        return HeadTail(self, mu, small=len(self))
 
     def inverse_source(self, mu: Vector, *, border: bool) -> Source:
         if not self.is_well_conditioned(mu):
-            return DirectSource(self, mu)
+            return self.direct_source(mu)
         return self._kept(f"inverse {border}", mu, lambda: Inverse(self, mu, border=border))
 
     def is_well_conditioned(self, mu: Vector) -> bool:
@@ -198,27 +202,25 @@ class _DenseFactor(ABC):
 
     def schur_complement(self, *, border: bool) -> Matrix:
         if not border:
-            return self.plain_schur_complement()
+            return self.direct.plain_schur_complement()
         u, image = self._solution_for_ones()
         missed = 1.0 - image[~self.free]
-        return self.plain_schur_complement() + np.outer(missed, missed / float(u.sum()))
+        plain = self.direct.plain_schur_complement()
+        return plain + np.outer(missed, missed / float(u.sum()))
 
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         if not border:
-            return self.plain_diagonals()
+            return self.direct.plain_diagonals()
         u, image = self._solution_for_ones()
         total = float(u.sum())
-        inverse, schur = self.plain_diagonals()
+        inverse, schur = self.direct.plain_diagonals()
         missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
         return inverse - u**2 / total, schur + missed
 
-    def plain_diagonals(self) -> tuple[Vector, Vector]:
-        """`diagonals` without a border."""
-        return Direct(self.gram, self.mu, self.free).plain_diagonals()
-
-    def plain_schur_complement(self) -> Matrix:
-        """`schur_complement` without a border."""
-        return Direct(self.gram, self.mu, self.free).plain_schur_complement()
+    @property
+    def direct(self) -> Direct:
+        """A Cholesky factor of A_FF itself, for what is no solve."""
+        return self if isinstance(self, Direct) else Direct(self.gram, self.mu, self.free)
 
 
 class Direct(_DenseFactor):
@@ -246,6 +248,7 @@ class Direct(_DenseFactor):
         return v, image
 
     def plain_diagonals(self) -> tuple[Vector, Vector]:
+        """`diagonals` without a border."""
         inverse, schur = np.zeros(len(self.gram)), np.zeros(len(self.gram))
         others = np.flatnonzero(~self.free)
         for start in range(0, len(others), BLOCK):
@@ -257,26 +260,13 @@ class Direct(_DenseFactor):
         return inverse, schur
 
     def plain_schur_complement(self) -> Matrix:
+        """`schur_complement` without a border."""
         others = np.flatnonzero(~self.free)
         half = submatrix(self.gram.matrix, others, self.rows).T
         half = solve_lower(self.lower, half, overwrite=True)
         out = submatrix(self.gram.matrix, others, others)
         out.flat[:: len(others) + 1] += self.mu[others]
         return out - half.T @ half
-
-
-class DirectSource:
-    """A fresh Cholesky factor for every pattern."""
-
-    def __init__(self, gram: DenseGram, mu: Vector) -> None:
-        self.gram, self.mu = gram, mu
-
-    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Direct:
-        del likely_bound
-        return Direct(self.gram, self.mu, free)
-
-    def rescaled(self, mu: Vector) -> None:
-        """Nothing is kept that could serve another μ."""
 
 
 class HeadTail:
@@ -289,27 +279,22 @@ class HeadTail:
 
     A pattern that frees all of the head and some rows t of the tail needs only chol(S_tt),
     of the tail's size. A few rows of the head that become bound are held by multipliers; if
-    they are many, the factor is made anew.
+    they are many, the factor is made anew. Up to `small` free rows have a factor of their own.
     """
 
-    def __init__(self, gram: DenseGram, mu: Vector) -> None:
-        self.gram, self.mu = gram, mu
+    def __init__(self, gram: DenseGram, mu: Vector, small: int = SMALL) -> None:
+        self.gram, self.mu, self.small = gram, mu, small
         self.in_head = np.zeros(len(gram), dtype=bool)
         self.built = False
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> _DenseFactor:
-        if np.count_nonzero(free) <= SMALL:
+        if np.count_nonzero(free) <= self.small:
             return Direct(self.gram, self.mu, free)
         missing = np.count_nonzero(self.in_head & ~free)
         few = max(32, len(free) // 64) if self.gram.is_well_conditioned(self.mu) else 0
         if not self.built or missing > few:
             self._build(free if likely_bound is None else free & ~likely_bound)
         return _HeadTailFactor(self, free)
-
-    def rescaled(self, mu: Vector, last: Matrix | None = None) -> Shifted | None:
-        """The factor as a preconditioner, while it is a good one and products are dear."""
-        near = float(np.max(self.mu / mu)) < WELL_PRECONDITIONED
-        return Shifted(self, mu, last) if near and self.gram.coarse_step else None
 
     def _build(self, in_head: Mask) -> None:
         matrix = self.gram.matrix
@@ -397,17 +382,13 @@ class _HeadTailFactor(_DenseFactor):
         if len(self.rest):
             rows = source.tail[self.rest]
             known = targets[source.tail] - left
-            image[rows] = known[self.rest] + self._schur_rest(new)
+            padded = np.zeros((len(tail), new.shape[1]))
+            padded[keep] = new
+            image[rows] = known[self.rest] + multiply_symmetric(source.schur, padded)[self.rest]
             if multipliers is not None:
                 image[rows] += multiply(self.images[self.rest], multipliers)
         image -= self.mu[:, None] * v
         return v, image
-
-    def _schur_rest(self, new: Matrix) -> Matrix:
-        """S x on the rows of the tail that are not free, for x on those that are."""
-        padded = np.zeros((len(self.source.tail), new.shape[1]))
-        padded[self.keep] = new
-        return multiply_symmetric(self.source.schur, padded)[self.rest]
 
 
 class Inverse:
@@ -441,9 +422,6 @@ class Inverse:
         if 2 * np.count_nonzero(free) < len(free):
             return Direct(self.gram, self.mu, free)
         return _InverseFactor(self, free)
-
-    def rescaled(self, mu: Vector) -> None:
-        """An inverse is that of one μ."""
 
     def product(self, targets: Vector) -> Vector:
         """P targets; the last one is kept, since one target meets many patterns."""
@@ -528,9 +506,6 @@ class Shifted:
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
         return _ShiftedFactor(self, free, self.base.factor(free, likely_bound))
-
-    def rescaled(self, mu: Vector) -> Shifted | None:
-        return self.base.rescaled(mu, self.last)
 
 
 class _ShiftedFactor(_DenseFactor):

@@ -11,7 +11,6 @@ whose matrix is a sum over rows: from one pattern to the next only rows that fli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +24,6 @@ from activehuber.data.rows import (
     ArrayRows,
     Rows,
     Sums,
-    Work,
     automatic_block_size,
     few_blas_threads,
 )
@@ -37,6 +35,7 @@ from activehuber.numerics.linalg import (
     solve_lower,
     wide_product,
 )
+from activehuber.operators.protocol import Source
 
 # Sums are mended while no more than this share of their rows flips, else made anew.
 MENDED_SHARE = 0.5
@@ -116,13 +115,7 @@ def as_given(psi: Matrix) -> FeatureMap:
 class OneBlock(ArrayRows):
     """Rows worked on all at once where they are: of few a thread is not worth its start."""
 
-    def run(
-        self,
-        work: Work,
-        shared: tuple[Any, ...] = (),
-        columns: Sequence[np.ndarray] = (),
-        chosen: np.ndarray | None = None,
-    ) -> tuple[np.ndarray | None, Sums]:
+    def run(self, work, shared=(), columns=(), chosen=None):
         return work(self.X if chosen is None else self.X[chosen], *shared, *columns)
 
 
@@ -321,10 +314,7 @@ class FeatureGram:
 
     def pull(self, u: Vector, chosen: np.ndarray | None = None) -> Vector:
         """Ψᵀu over the labelled rows, or over some of them by place."""
-        if chosen is None:
-            _, (image,) = self.rows.run(moments, (self.basis,), (u,), self.numbers)
-        else:
-            _, (image,) = self._run_some(moments, (self.basis,), u, chosen)
+        _, (image,) = self._run(moments, (self.basis,), u, chosen)
         return self.features.from_functions(image)
 
     def matvec(self, v: Vector, *, precise: bool = False) -> Vector:
@@ -363,7 +353,7 @@ class FeatureGram:
         return float(middle @ middle)
 
     def magnitude(self, v: Vector) -> Vector:
-        _, (image,) = self.rows.run(absolute_moments, (self.basis,), (v,), self._numbers(None))
+        _, (image,) = self._run(absolute_moments, (self.basis,), v)
         back = self.features.to_functions(self.features.from_functions(image))
         return self.by_row(absolute_projection, (self.basis, back))
 
@@ -372,18 +362,17 @@ class FeatureGram:
         if self.in_one_block:
             return held_gram(self.rows.take(rows))
         if self._subset is None or not np.array_equal(self._subset[0], rows):
-            numbers = rows if self.numbers is None else self.numbers[rows]
             size = automatic_block_size(self.basis.width)
-            held = FeatureGram(ArrayRows(self.rows.take(numbers), size), None, self.features)
+            held = FeatureGram(
+                ArrayRows(self.rows.take(self._numbers(rows)), size), None, self.features
+            )
             held._hold()
             self._subset = rows.copy(), held
         return self._subset[1]
 
     def features_at(self, places: np.ndarray) -> Matrix:
         """Ψ on some of the labelled rows, shape (k, p)."""
-        values, _ = self.rows.run(features_of, (self.features,), (), self._numbers(places))
-        assert values is not None
-        return values
+        return self.by_row(features_of, (self.features,), self._numbers(places))
 
     def shared(self) -> FeatureGram:
         return self  # what two targets have in common, the sums, it keeps anyway
@@ -392,7 +381,8 @@ class FeatureGram:
         del mu  # θ does not cancel
         return True
 
-    def source(self, mu: Vector) -> FeatureSource:
+    def source(self, mu: Vector, near: Source | None = None) -> FeatureSource:
+        del near  # a new one is made at once: the sums are the gram's
         return FeatureSource(self, mu)
 
     direct_source = source
@@ -427,31 +417,33 @@ class FeatureGram:
         return self._held.matrix, self._held.mean
 
     def _gram_sums(self, chosen: np.ndarray, weights: Vector) -> tuple[Matrix, Vector]:
-        _, (matrix, mean) = self._run_some(gram_sums, (self.features,), weights, chosen)
+        _, (matrix, mean) = self._run(gram_sums, (self.features,), weights, chosen)
         return matrix, mean
 
     def few_threads(self) -> Any:
         """A context for algebra of the size of the features."""
         return nullcontext() if self.in_one_block else few_blas_threads(self.basis.width)
 
-    def _run_some(self, work, shared, values: Vector, chosen: np.ndarray) -> Any:
-        """A pass over some labelled rows; of many of them zeros make a pass over all."""
-        if 2 * len(chosen) < len(self):
-            return self.rows.run(work, shared, (values,), self._numbers(chosen))
-        everywhere = np.zeros(len(self))
-        everywhere[chosen] = values
-        return self.rows.run(work, shared, (everywhere,), self.numbers)
+    def _run(self, work, shared, values: Vector, chosen: np.ndarray | None = None) -> Any:
+        """A pass over all labelled rows or some; of many of them zeros make a pass over all."""
+        if chosen is not None:
+            if 2 * len(chosen) < len(self):
+                return self.rows.run(work, shared, (values,), self._numbers(chosen))
+            given, values = values, np.zeros(len(self))
+            values[chosen] = given
+        return self.rows.run(work, shared, (values,), self.numbers)
 
-    def by_row(self, work, shared) -> np.ndarray:
-        values, _ = self.rows.run(work, shared, (), self._numbers(None))
+    def by_row(self, work, shared, numbers: np.ndarray | None = None) -> np.ndarray:
+        """What a pass says of every labelled row, or of the rows of some numbers."""
+        values, _ = self.rows.run(
+            work, shared, (), self.numbers if numbers is None else numbers
+        )
         assert values is not None
         return values
 
-    def _numbers(self, chosen: np.ndarray | None) -> np.ndarray | None:
-        """Row numbers of some labelled rows by place, or of all of them."""
-        if chosen is None or self.numbers is None:
-            return self.numbers if chosen is None else chosen
-        return self.numbers[chosen]
+    def _numbers(self, places: np.ndarray) -> np.ndarray:
+        """Row numbers of some labelled rows."""
+        return places if self.numbers is None else self.numbers[places]
 
 
 def held_gram(psi: Matrix) -> FeatureGram:
@@ -474,9 +466,6 @@ class FeatureSource:
         with self.gram.few_threads():
             lower = cholesky_in_place(hessian)
         return FeatureFactor(self, free, lower, mean / self.unit)
-
-    def rescaled(self, mu: Vector) -> None:
-        """A new source is made at once: the sums are the gram's."""
 
 
 class FeatureFactor:
