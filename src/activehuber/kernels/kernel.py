@@ -56,14 +56,19 @@ class Kernel:
         """K(X, X), shape (n, n), C-ordered and fresh."""
         if self.name == "precomputed":
             return np.array(X, order="C")
-        out = np.empty((len(X), len(X)))
-        for rows, block in self.blocks(X, X, out):
-            if out is not block.base:
-                out[rows] = block
+        out = self.between(X, X)
         if self.name in STATIONARY_KERNELS:
             np.fill_diagonal(out, 1.0)
         elif callable(self.name):
             out = 0.5 * (out + out.T)
+        return out
+
+    def between(self, X: Matrix, Z: Matrix) -> Matrix:
+        """K(X, Z) as it comes, shape (n, k)."""
+        out = np.empty((len(X), len(Z)))
+        for rows, block in self.blocks(X, Z, out):
+            if out is not block.base:
+                out[rows] = block
         return out
 
     def product(self, X: Matrix, Z: Matrix, coefficients: Matrix) -> Matrix:
@@ -94,11 +99,6 @@ class Kernel:
     def is_foreign(self) -> bool:
         """Whether someone else computes the Gram matrix, so that it has to be checked."""
         return callable(self.name) or self.name == "precomputed"
-
-    @property
-    def is_nonnegative(self) -> bool:
-        """Whether no value can be below zero."""
-        return self.name in STATIONARY_KERNELS
 
     @property
     def is_exponential(self) -> bool:
@@ -148,9 +148,9 @@ class Kernel:
         if self.name == "rbf":
             return _rbf_blocks(X, Z, self.gamma)
         if self.name == "laplacian":
-            return _laplacian_blocks(X, Z, self.gamma)
+            return _distance_blocks(X, Z, self.gamma, "cityblock", _decaying)
         if self.name == "matern":
-            return _matern_blocks(X, Z, self.gamma)
+            return _distance_blocks(X, Z, np.sqrt(10.0 * self.gamma), "euclidean", _matern)
         if self.name == "poly":
             return self._poly_blocks(X, Z)
         if self.has_own_features:
@@ -256,36 +256,32 @@ def _rbf_blocks(
     return evaluate
 
 
-def _laplacian_blocks(
-    X: Matrix, Z: Matrix, gamma: float | Vector
+def _distance_blocks(
+    X: Matrix,
+    Z: Matrix,
+    scale: float | Vector,
+    metric: str,
+    kernel_of: Callable[[Matrix], Matrix],
 ) -> Callable[[slice, Matrix], Matrix]:
-    right = Z * gamma
-    left = right if X is Z else X * gamma
-
-    def evaluate(rows: slice, target: Matrix) -> Matrix:
-        cdist(left[rows], right, "cityblock", out=target)
-        np.negative(target, out=target)
-        return np.exp(target, out=target)
-
-    return evaluate
+    """Blocks of a function of distances, which may be written into, between scaled rows."""
+    right = Z * scale
+    left = right if X is Z else X * scale
+    return lambda rows, target: kernel_of(cdist(left[rows], right, metric, out=target))
 
 
-def _matern_blocks(
-    X: Matrix, Z: Matrix, gamma: float | Vector
-) -> Callable[[slice, Matrix], Matrix]:
-    right = Z * np.sqrt(10.0 * gamma)
-    left = right if X is Z else X * np.sqrt(10.0 * gamma)
+def _decaying(a: Matrix) -> Matrix:
+    """e^−a, in place."""
+    np.negative(a, out=a)
+    return np.exp(a, out=a)
 
-    def evaluate(rows: slice, target: Matrix) -> Matrix:
-        cdist(left[rows], right, "euclidean", out=target)
-        np.minimum(target, NOTHING_LEFT, out=target)  # a² e^−a is no number for a = inf
-        # (1 + a + a²/3) e^−a, in the order that needs one more array alone.
-        decay = np.exp(-target)
-        target *= 1.0 + target / 3.0
-        target += 1.0
-        return np.multiply(target, decay, out=target)
 
-    return evaluate
+def _matern(a: Matrix) -> Matrix:
+    """(1 + a + a²/3) e^−a, in place, in the order that needs one more array alone."""
+    np.minimum(a, NOTHING_LEFT, out=a)  # a² e^−a is no number for a = inf
+    decay = np.exp(-a)
+    a *= 1.0 + a / 3.0
+    a += 1.0
+    return np.multiply(a, decay, out=a)
 
 
 def resolve_gamma(gamma: Any, X: Matrix, weights: Vector) -> float | Vector:

@@ -21,7 +21,6 @@ from activehuber.kernels import landmark_choice
 from activehuber.kernels.feature_maps import (
     Basis,
     Columns,
-    Landmarks,
     drawn,
     landmarks,
     random_fourier_features,
@@ -30,7 +29,7 @@ from activehuber.kernels.kernel import LARGEST_FEATURE, Kernel, check_widths, ga
 from activehuber.loss import huber
 from activehuber.numerics.linalg import cholesky_in_place, solve_cholesky, solve_lower
 from activehuber.operators.features import FeatureGram, FeatureMap, gram_sums, moments
-from activehuber.problem.certificate import SETTLED, Optimality, scale_of
+from activehuber.problem.certificate import SETTLED, Certificate, certified, scale_of
 from activehuber.problem.problem import EPSILON, Problem, Solution
 
 
@@ -129,7 +128,7 @@ def _landmark_rows(
     candidates, seen = np.concatenate([sample, taken[: len(others)]]), taken[len(others) :]
     functions = np.zeros((len(seen), len(candidates)))
     for kernel, own in zip(kernels, columns, strict=True):
-        functions += Landmarks(kernel, _of_view(candidates, own))(_of_view(seen, own))
+        functions += kernel.between(_of_view(seen, own), _of_view(candidates, own))
     if not np.all(np.isfinite(functions)):
         return sample  # which says so
     chosen = landmark_choice.forward_choice(functions, labels[looked_at], wanted)
@@ -324,20 +323,15 @@ def graph_penalty(
         for place, phi, M in zip(basis.places, views, graphs, strict=True):
             inner = phi.T @ (M @ phi)
             penalty[place, place] += 0.5 * scale * (inner + inner.T)
-    if agreement > 0.0:
-        penalty += agreement * _disagreement(basis, rows)
+    if agreement > 0.0:  # Σ_{α<β} |f^α − f^β|² over all rows as a form in the coefficients
+        m = len(basis.places)
+        everything = FeatureMap(basis, np.ones(m))
+        _, (inner, _mean) = rows.run(gram_sums, (everything,), (np.ones(len(rows)),))
+        form = -inner
+        for place in basis.places:
+            form[place, place] = (m - 1) * inner[place, place]
+        penalty += agreement * form
     return penalty
-
-
-def _disagreement(basis: Basis, rows: Rows) -> Matrix:
-    """Σ_{α<β} |f^α − f^β|² over all rows as a form in the coefficients."""
-    m = len(basis.places)
-    everything = FeatureMap(basis, np.ones(m))
-    _, (inner, _mean) = rows.run(gram_sums, (everything,), (np.ones(len(rows)),))
-    form = -inner
-    for place in basis.places:
-        form[place, place] = (m - 1) * inner[place, place]
-    return form
 
 
 # --- the way to certified coefficients --------------------------------------------------
@@ -427,7 +421,7 @@ class BasisState:
         """Itself: b is corrected along with θ."""
         yield self
 
-    def optimality(self, threshold: float, centre: float) -> Optimality:
+    def certificate(self, threshold: float, centre: float) -> Certificate:
         """Duality gap and violation of the approximated problem, from θ and b.
 
         With w = ψ(r)/μ as the dual point, g = θ − Ψᵀw and e = Σ w, which a shift of w along the
@@ -451,7 +445,7 @@ class BasisState:
         total = float(np.sum(1.0 / problem.mu[problem.active]))
         digit = EPSILON * (self.magnitude + total * abs(centre))
         length = np.sqrt(self._mean_diagonal())
-        return Optimality(
+        return certified(
             objective=2.0 * problem.alpha * (self.loss + 0.5 * float(self.theta @ self.theta)),
             gap=2.0 * problem.alpha * gap,
             violation=max(0.0, float(np.linalg.norm(g)) - 4.0 * digit * length),

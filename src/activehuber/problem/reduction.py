@@ -24,10 +24,10 @@ from activehuber.operators.features import held_gram
 from activehuber.operators.protocol import Gram
 from activehuber.problem.certificate import (
     SETTLED,
+    Certificate,
     Evaluation,
     Objective,
-    Optimality,
-    row_optimality,
+    row_certificate,
 )
 from activehuber.problem.problem import Problem, Solution
 from activehuber.problem.smoothing import (
@@ -293,7 +293,7 @@ class RowState:
         trust = np.where(self.solution.free, (np.min(sizes) / sizes) ** 2, 0.0)
         yield replace(balanced, intercept=b + float(balanced.errors @ trust / trust.sum()))
 
-    def optimality(self, threshold: float, centre: float) -> Optimality:
+    def certificate(self, threshold: float, centre: float) -> Certificate:
         """Theorem 1 for labels from which `centre` was taken off."""
         reduction, problem = self.reduction, self.problem
         y, weights = np.zeros((2, len(reduction.expansion)))
@@ -302,7 +302,7 @@ class RowState:
         objective = Objective(
             y, weights, problem.alpha, reduction.weights, problem.fit_intercept
         )
-        return row_optimality(self._evaluate(), objective, self.intercept + centre, threshold)
+        return row_certificate(self._evaluate(), objective, self.intercept + centre, threshold)
 
 
 def expand_views(

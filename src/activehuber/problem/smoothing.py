@@ -27,7 +27,7 @@ import numpy as np
 from scipy import sparse
 
 from activehuber._typing import Matrix, Vector
-from activehuber.kernels.kernel import Kernel
+from activehuber.kernels.kernel import STATIONARY_KERNELS, Kernel
 from activehuber.numerics.linalg import (
     BreakdownError,
     add_multiple,
@@ -85,20 +85,21 @@ class ExpandedView:
 
 
 class Smoother(Protocol):
-    """Sources to smooth functions, for fixed penalties."""
+    """Sources to smooth functions, for fixed penalties.
 
-    @property
-    def rough(self) -> bool:
-        """Whether penalties are factored only roughly, for refinement to mend."""
-        ...
+    Attributes
+    ----------
+    rough : bool
+        Whether penalties are factored only roughly, for refinement to mend.
+    """
+
+    rough: bool = False
 
     def smooth(self, sources: Matrix) -> Matrix:
         """f of shape (n, m) for sources of shape (n, m)."""
-        ...
 
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
         """Q = Σ over views of the fitted values at labelled rows, for weights c."""
-        ...
 
 
 # --- building ---------------------------------------------------------------------------
@@ -125,7 +126,7 @@ def build_part(
     bound = kernel.rank_bound(X.shape[1])
     few = bound is not None and bound <= LOW_RANK_SHARE * len(X)
     features = gram_features(matrix) if few or needs_features else None
-    operator = DenseGram(matrix, nonnegative=kernel.is_nonnegative)
+    operator = DenseGram(matrix, nonnegative=kernel.name in STATIONARY_KERNELS)
     return ExpandedView(operator, features, penalty)
 
 
@@ -144,10 +145,8 @@ def smoother_of(
 
 def _are_narrow(parts: Sequence[ExpandedView]) -> bool:
     """Whether all views together have few features."""
-    if any(part.features is None for part in parts):
-        return False
-    total = sum(part.features.shape[1] for part in parts if part.features is not None)
-    return total <= LOW_RANK_SHARE * len(parts[0].operator)
+    widths = [np.inf if part.features is None else part.features.shape[1] for part in parts]
+    return sum(widths) <= LOW_RANK_SHARE * len(parts[0].operator)
 
 
 def check_range(largest: float) -> None:
@@ -195,9 +194,14 @@ def _smoother(part: ExpandedView, ratio: float, identity: float) -> Matrix:
         inner += ratio * _inner(features, part.penalty @ features)
     if identity > 0.0:
         inner += identity * _inner(features, features)
-    inner = 0.5 * (inner + inner.T)
-    inner.flat[:: len(inner) + 1] += 1.0
-    return np.ascontiguousarray(solve_lower(cholesky_in_place(inner), features.T).T)
+    return np.ascontiguousarray(solve_lower(_factor_of_one_and(inner), features.T).T)
+
+
+def _factor_of_one_and(form: Matrix) -> Matrix:
+    """chol(I + form), whatever of the form is not symmetric being rounding."""
+    form = 0.5 * (form + form.T)
+    form.flat[:: len(form) + 1] += 1.0
+    return cholesky_in_place(form)
 
 
 def centred(features: Matrix, fit_intercept: bool) -> Matrix:
@@ -216,10 +220,8 @@ def _gram_of_features(blocks: Sequence[Matrix], n_rows: int, centre: bool) -> Gr
 # --- four ways to smooth ----------------------------------------------------------------
 
 
-class _Plain:
+class _Plain(Smoother):
     """No penalty beyond ‖f‖²_K: Q = Σ (c^α)² K^α on labelled rows."""
-
-    rough = False
 
     def __init__(self, parts: Sequence[ExpandedView]) -> None:
         self.parts = parts
@@ -230,12 +232,9 @@ class _Plain:
         )
 
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
-        if all(part.features is not None for part in self.parts):
-            blocks = [
-                _scaled(c, part.features[labelled])
-                for c, part in zip(weights, self.parts, strict=True)
-                if part.features is not None
-            ]
+        features = [part.features for part in self.parts if part.features is not None]
+        if len(features) == len(self.parts):
+            blocks = _weighted_rows(features, weights, labelled)
             return _gram_of_features(blocks, len(labelled), centre)
         return DenseGram(_weighted_sum(self._matrices(labelled), weights**2))
 
@@ -253,8 +252,12 @@ class _Plain:
         return out
 
 
-def _scaled(factor: float, matrix: Matrix) -> Matrix:
-    return matrix if factor == 1.0 else factor * matrix
+def _weighted_rows(
+    matrices: Sequence[Matrix], weights: Vector, rows: np.ndarray
+) -> list[Matrix]:
+    """Some rows of the matrix of each view, times its weight."""
+    pairs = zip(matrices, weights, strict=True)
+    return [matrix[rows] if c == 1.0 else c * matrix[rows] for matrix, c in pairs]
 
 
 def _weighted_sum(matrices: Sequence[Matrix], factors: Vector) -> Matrix:
@@ -268,10 +271,8 @@ def _weighted_sum(matrices: Sequence[Matrix], factors: Vector) -> Matrix:
     return total
 
 
-class _Separate:
+class _Separate(Smoother):
     """Graphs but no agreement: f^α = Ψ^α Ψ^αᵀ x^α."""
-
-    rough = False
 
     def __init__(self, smoothers: Sequence[Matrix]) -> None:
         self.smoothers = smoothers
@@ -284,9 +285,7 @@ class _Separate:
         return np.stack(columns, axis=1)
 
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
-        blocks = [
-            _scaled(c, psi[labelled]) for c, psi in zip(weights, self.smoothers, strict=True)
-        ]
+        blocks = _weighted_rows(self.smoothers, weights, labelled)
         narrow = sum(block.shape[1] for block in blocks) <= LOW_RANK_SHARE * len(labelled)
         if len(blocks) == 1 or narrow:
             return _gram_of_features(blocks, len(labelled), centre)
@@ -294,7 +293,7 @@ class _Separate:
         return DenseGram(_weighted_sum(squares, np.ones(len(squares))))
 
 
-class _Coupled:
+class _Coupled(Smoother):
     """Agreement between views of full rank, in m factors of size n and one more.
 
     With B^α = κ M^α + κ_B m I and S^α = (I + K^α B^α)⁻¹ K^α,
@@ -309,7 +308,6 @@ class _Coupled:
     ) -> None:
         scale = coupling * len(parts)
         n = len(parts[0].operator)
-        self.rough = False
         self.squares, remainder = [], np.zeros((n, n))
         for part in parts:
             square = None if exact else _lifted_smoothing_matrix(part, ratio, scale)
@@ -442,7 +440,7 @@ def _diagonal(matrix: Matrix) -> Vector:
     return np.einsum("ii->i", matrix)
 
 
-class _Joint:
+class _Joint(Smoother):
     """Low rank throughout: unknowns θ^α with f^α = Φ^α θ^α, one factor of size p = Σ r_α.
 
     The penalty is a quadratic form in θ that is never below |θ|², so nothing cancels:
@@ -450,8 +448,6 @@ class _Joint:
         T = I + κ diag(Φ^αᵀ M^α Φ^α) + κ_B (m diag(Φ^αᵀ Φ^α) − FᵀF),   F = [Φ¹ … Φ^m]
         θ = T⁻¹ [Φ^αᵀ x^α],      Q = Ψ Ψᵀ,  Ψ = [c¹Φ¹ … c^mΦ^m] chol(T)⁻ᵀ
     """
-
-    rough = False
 
     def __init__(self, parts: Sequence[ExpandedView], ratio: float, coupling: float) -> None:
         self.features = [part.features for part in parts if part.features is not None]
@@ -466,9 +462,7 @@ class _Joint:
                 form[block, block] += ratio * _inner(phi, part.penalty @ phi)
             if coupling > 0.0:
                 form[block, block] += coupling * len(parts) * _inner(phi, phi)
-        form = 0.5 * (form + form.T)
-        form.flat[:: len(form) + 1] += 1.0
-        self.lower = cholesky_in_place(form)
+        self.lower = _factor_of_one_and(form)
 
     def smooth(self, sources: Matrix) -> Matrix:
         pulls = [multiply(phi.T, sources[:, i]) for i, phi in enumerate(self.features)]
@@ -480,9 +474,7 @@ class _Joint:
         return np.stack(columns, axis=1)
 
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
-        blocks = [
-            _scaled(c, phi[labelled]) for c, phi in zip(weights, self.features, strict=True)
-        ]
+        blocks = _weighted_rows(self.features, weights, labelled)
         stacked = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
         half = solve_lower(self.lower, stacked.T).T
         return _gram_of_features([half], len(labelled), centre)
