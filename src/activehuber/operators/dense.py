@@ -176,16 +176,20 @@ class _DenseFactor(ABC):
     def solve_free(self, rhs: Matrix) -> Matrix:
         """x of shape (l, k): A_FF x_F = rhs_F on free rows, zero elsewhere."""
 
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve_columns(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        """v and Qv without b for several right-hand sides, all of shape (l, k)."""
         known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
         v = self.solve_free(targets - known) + fixed
         return v, self.gram.matvec(v)
 
-    def solve_bordered(
-        self, targets: Vector, fixed: Vector, total: float
+    def solve(
+        self, targets: Vector, fixed: Vector, total: float | None
     ) -> tuple[Vector, Vector, float]:
+        if total is None:
+            v, image = self.solve_columns(targets[:, None], fixed[:, None])
+            return v[:, 0], image[:, 0], 0.0
         pair = np.stack([targets, np.ones_like(targets)], axis=1)
-        v, image = self.solve(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
+        v, image = self.solve_columns(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
         self.to_ones = v[:, 1].copy(), image[:, 1].copy()
         ones = float(v[:, 1].sum())
         if not ones > 0.0:
@@ -196,7 +200,7 @@ class _DenseFactor(ABC):
     def _solution_for_ones(self) -> tuple[Vector, Vector]:
         if self.to_ones is None:
             ones = np.ones((len(self.free), 1))
-            v, images = self.solve(ones, np.zeros_like(ones))
+            v, images = self.solve_columns(ones, np.zeros_like(ones))
             self.to_ones = v[:, 0], images[:, 0]
         return self.to_ones
 
@@ -236,10 +240,10 @@ class Direct(_DenseFactor):
         x[self.rows] = solve_cholesky(self.lower, rhs[self.rows])
         return x
 
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve_columns(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         others = np.flatnonzero(~self.free)
         if 4 * len(others) > len(self.free) or not self.gram.is_well_conditioned(self.mu):
-            return super().solve(targets, fixed)
+            return super().solve_columns(targets, fixed)
         # Qv = target − μv on free rows: only the others need a product.
         known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
         v = self.solve_free(targets - known) + fixed
@@ -353,9 +357,9 @@ class _HeadTailFactor(_DenseFactor):
             self.small = cholesky_in_place(np.ascontiguousarray(small))
 
     def solve_free(self, rhs: Matrix) -> Matrix:
-        return self.solve(rhs, np.zeros_like(rhs))[0]
+        return self.solve_columns(rhs, np.zeros_like(rhs))[0]
 
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve_columns(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         source, keep = self.source, self.keep
         half = solve_lower(source.lower, targets[source.head])
         tail = fixed[source.tail]
@@ -431,9 +435,10 @@ class Inverse:
 
 
 class _InverseFactor:
-    """v = P (target + E_N t) with t such that v_N = `fixed`; then Av = target + E_N t.
+    """v = P z with z = target + E_N t and t such that v_N = `fixed`; then Av = z.
 
-    For few rows N only those of P are touched.
+    With a border P stands for the first block of the inverse, and g Σv is added to v. For few
+    rows N only those of P are touched.
     """
 
     def __init__(self, source: Inverse, free: Mask) -> None:
@@ -441,17 +446,19 @@ class _InverseFactor:
         self.others = np.flatnonzero(~free)
         self.lower = cholesky_in_place(upper_submatrix(source.inverse, self.others))
 
-    def _solve(
-        self, targets: Vector, fixed: Vector, offset: Vector | float
-    ) -> tuple[Vector, Vector]:
-        """v = P z + offset with v_N = `fixed`, and z = target + E_N t."""
-        v, z = self.source.product(targets) + offset, targets.copy()
+    def solve(
+        self, targets: Vector, fixed: Vector, total: float | None
+    ) -> tuple[Vector, Vector, float]:
+        source = self.source
+        offset = 0.0 if total is None else source.unit * total
+        v, z = source.product(targets) + offset, targets.copy()
         if len(self.others):
             t = solve_cholesky(self.lower, (fixed - v)[self.others])
             v += self._spread(t)
             v[self.others] = fixed[self.others]
             z[self.others] += t
-        return v, z
+        b = 0.0 if total is None else float(source.unit @ z) - total / source.total
+        return v, z - self.mu * v - b, b
 
     def _spread(self, t: Vector) -> Vector:
         """P E_N t, by whichever of a gather and a full product reads less."""
@@ -460,20 +467,6 @@ class _InverseFactor:
         padded = np.zeros(len(self.free))
         padded[self.others] = t
         return multiply_symmetric(self.source.inverse, padded)
-
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
-        columns = zip(targets.T, fixed.T, strict=True)
-        pairs = [self._solve(target, known, 0.0) for target, known in columns]
-        v = np.stack([pair[0] for pair in pairs], axis=1)
-        return v, np.stack([pair[1] for pair in pairs], axis=1) - self.mu[:, None] * v
-
-    def solve_bordered(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        source = self.source
-        v, z = self._solve(targets, fixed, source.unit * total)
-        b = float(source.unit @ z) - total / source.total
-        return v, z - self.mu * v - b, b
 
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         del border  # it is part of the inverse

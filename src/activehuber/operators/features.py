@@ -35,7 +35,7 @@ from activehuber.numerics.linalg import (
     solve_lower,
     wide_product,
 )
-from activehuber.operators.protocol import Source
+from activehuber.operators.protocol import Gram, Source
 
 # Sums are mended while no more than this share of their rows flips, else made anew.
 MENDED_SHARE = 0.5
@@ -223,7 +223,7 @@ class _Held:
     mean: Vector
 
 
-class FeatureGram:
+class FeatureGram(Gram):
     """Q on the labelled rows.
 
     Parameters
@@ -374,22 +374,9 @@ class FeatureGram:
         """Ψ on some of the labelled rows, shape (k, p)."""
         return self.by_row(features_of, (self.features,), self._numbers(places))
 
-    def shared(self) -> FeatureGram:
-        return self  # what two targets have in common, the sums, it keeps anyway
-
-    def is_well_conditioned(self, mu: Vector) -> bool:
-        del mu  # θ does not cancel
-        return True
-
     def source(self, mu: Vector, near: Source | None = None) -> FeatureSource:
         del near  # a new one is made at once: the sums are the gram's
         return FeatureSource(self, mu)
-
-    direct_source = source
-
-    def inverse_source(self, mu: Vector, *, border: bool) -> FeatureSource:
-        del border
-        return self.source(mu)
 
     def sums(self, free: Mask, omega: Vector) -> tuple[Matrix, Vector]:
         """Ψᵀ diag(ω) Ψ and Ψᵀω over the free rows; do not write into them."""
@@ -486,20 +473,7 @@ class FeatureFactor:
         self.total = float(self.weight.sum())
         self.of_ones: tuple[Vector, float] | None = None
 
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
-        columns = [
-            self._answer(target, kept, None)[:2]
-            for target, kept in zip(targets.T, fixed.T, strict=True)
-        ]
-        v, fitted = (np.stack(each, axis=1) for each in zip(*columns, strict=True))
-        return v, fitted
-
-    def solve_bordered(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        return self._answer(targets, fixed, total)
-
-    def _answer(
+    def solve(
         self, targets: Vector, fixed: Vector, total: float | None
     ) -> tuple[Vector, Vector, float]:
         """By the primal unknowns θ, which do not cancel however small μ is."""
@@ -508,7 +482,7 @@ class FeatureFactor:
         theta, b = self.solve_primal(pull, None if total is None else float(u.sum()) - total)
         fitted = self.gram.project(theta)
         v = self.weight * (targets - b - fitted) + fixed
-        self.gram.last = theta, v
+        self.gram.last = None if total is None else (theta, v)
         return v, fitted, b
 
     def solve_primal(self, pull: Vector, constant: float | None) -> tuple[Vector, float]:

@@ -20,16 +20,13 @@ from activehuber._typing import Mask, Matrix, Vector
 class Factor(Protocol):
     """A_FF⁻¹ for one set F of free rows."""
 
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
-        """v and Qv with (Qv)_i + μ_i v_i = target_i on free rows, v = fixed elsewhere.
-
-        All arrays have shape (l, k); `fixed` is zero on free rows.
-        """
-
-    def solve_bordered(
-        self, targets: Vector, fixed: Vector, total: float
+    def solve(
+        self, targets: Vector, fixed: Vector, total: float | None
     ) -> tuple[Vector, Vector, float]:
-        """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows and Σ v = total."""
+        """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows, v = fixed elsewhere.
+
+        b is such that Σ v = total, or 0 if that is None; `fixed` is zero on free rows.
+        """
 
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         """(A_FF⁻¹)_ii on free rows and Q_ii − Q_iF A_FF⁻¹ Q_Fi elsewhere.
@@ -87,19 +84,25 @@ class Gram(Protocol):
     def subset(self, rows: np.ndarray) -> Gram: ...
 
     def shared(self) -> Gram:
-        """The same for several targets, which find factors made for one μ again."""
+        """The same for several targets, which find what was made for one μ again."""
+        return self
 
     def is_well_conditioned(self, mu: Vector) -> bool:
         """Whether solves by way of parts of A⁻¹ can be trusted."""
+        del mu
+        return True
 
     def source(self, mu: Vector, near: Source | None = None) -> Source:
         """A source for one μ, on top of one for a `near` μ where a new one costs more."""
 
     def direct_source(self, mu: Vector) -> Source:
         """A source for one pattern that also needs its diagonals."""
+        return self.source(mu)
 
     def inverse_source(self, mu: Vector, *, border: bool) -> Source:
         """A source for many patterns that each need their diagonals.
 
-        With a border only `solve_bordered` and bordered diagonals may be asked for.
+        With a border every `solve` has a total, and only bordered diagonals may be asked for.
         """
+        del border
+        return self.source(mu)

@@ -140,7 +140,4 @@ class Problem:
 
         Rows that are not free keep v = `fixed`. Without an intercept b = 0 and Σ v is free.
         """
-        if not self.fit_intercept:
-            v, fitted = factor.solve(targets[:, None], fixed[:, None])
-            return v[:, 0], fitted[:, 0], 0.0
-        return factor.solve_bordered(targets, fixed, total)
+        return factor.solve(targets, fixed, total if self.fit_intercept else None)
