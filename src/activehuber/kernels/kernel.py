@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import comb
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -27,6 +27,10 @@ STATIONARY_KERNELS = ("rbf", "laplacian", "matern")
 # Entries of a kernel block worked on at once: 4 MiB, so that the passes over it (product,
 # norms, exponential) stay in cache. This alone halves the time of a Gram matrix.
 BLOCK_ENTRIES = 1 << 19
+
+
+# Writes the block of some rows into an array, or returns one of its own.
+Blocks: TypeAlias = Callable[[slice, Matrix], Matrix]
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ class Kernel:
             target = np.empty((rows.stop - start, len(Z))) if out is None else out[rows]
             yield rows, evaluate(rows, target)
 
-    def _evaluator(self, X: Matrix, Z: Matrix) -> Callable[[slice, Matrix], Matrix]:
+    def _evaluator(self, X: Matrix, Z: Matrix) -> Blocks:
         if self.name in STATIONARY_KERNELS:
             self._check_reach(X, Z)
         if self.name == "rbf":
@@ -167,7 +171,7 @@ class Kernel:
                 f"{largest:.1g}; standardise X"
             )
 
-    def _poly_blocks(self, X: Matrix, Z: Matrix) -> Callable[[slice, Matrix], Matrix]:
+    def _poly_blocks(self, X: Matrix, Z: Matrix) -> Blocks:
         left = np.ascontiguousarray(X * self.gamma)
 
         def evaluate(rows: slice, target: Matrix) -> Matrix:
@@ -196,7 +200,7 @@ class Kernel:
             return True
         return block.shape != np.shape(single) or not np.allclose(block, single, equal_nan=True)
 
-    def _callable_blocks(self, X: Matrix, Z: Matrix) -> Callable[[slice, Matrix], Matrix]:
+    def _callable_blocks(self, X: Matrix, Z: Matrix) -> Blocks:
         function = self.name
         assert callable(function)
         if self._takes_two_rows(function, X, Z):
@@ -234,9 +238,7 @@ def gamma_from_gram(gamma: float | str | Vector, K: Matrix) -> float:
     return 2.0 / mean_square if mean_square > 0.0 else 1.0
 
 
-def _rbf_blocks(
-    X: Matrix, Z: Matrix, gamma: float | Vector
-) -> Callable[[slice, Matrix], Matrix]:
+def _rbf_blocks(X: Matrix, Z: Matrix, gamma: float | Vector) -> Blocks:
     # |x−z|² = |x|² + |z|² − 2⟨x,z⟩ cancels when the data sit far from the origin; the
     # kernel does not change under translation, so centre them first.
     centre = Z.mean(axis=0)
@@ -257,12 +259,8 @@ def _rbf_blocks(
 
 
 def _distance_blocks(
-    X: Matrix,
-    Z: Matrix,
-    scale: float | Vector,
-    metric: str,
-    kernel_of: Callable[[Matrix], Matrix],
-) -> Callable[[slice, Matrix], Matrix]:
+    X: Matrix, Z: Matrix, scale: float | Vector, metric: str, kernel_of: Callable[..., Matrix]
+) -> Blocks:
     """Blocks of a function of distances, which may be written into, between scaled rows."""
     right = Z * scale
     left = right if X is Z else X * scale

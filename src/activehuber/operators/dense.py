@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from activehuber.numerics.linalg import (
     subtract_outer,
     wide_product,
 )
-from activehuber.operators.protocol import Factor, Source
+from activehuber.operators.protocol import Factor, Solved, Source
 
 # Up to this many rows a Cholesky factor costs less than the bookkeeping around it.
 SMALL = 256
@@ -170,7 +171,6 @@ class _DenseFactor(ABC):
     gram: DenseGram
     mu: Vector
     free: Mask
-    to_ones: tuple[Vector, Vector] | None = None
 
     @abstractmethod
     def solve_free(self, rhs: Matrix) -> Matrix:
@@ -182,9 +182,7 @@ class _DenseFactor(ABC):
         v = self.solve_free(targets - known) + fixed
         return v, self.gram.matvec(v)
 
-    def solve(
-        self, targets: Vector, fixed: Vector, total: float | None
-    ) -> tuple[Vector, Vector, float]:
+    def solve(self, targets: Vector, fixed: Vector, total: float | None) -> Solved:
         if total is None:
             v, image = self.solve_columns(targets[:, None], fixed[:, None])
             return v[:, 0], image[:, 0], 0.0
@@ -197,17 +195,17 @@ class _DenseFactor(ABC):
         b = (float(v[:, 0].sum()) - total) / ones
         return v[:, 0] - b * v[:, 1], image[:, 0] - b * image[:, 1], b
 
-    def _solution_for_ones(self) -> tuple[Vector, Vector]:
-        if self.to_ones is None:
-            ones = np.ones((len(self.free), 1))
-            v, images = self.solve_columns(ones, np.zeros_like(ones))
-            self.to_ones = v[:, 0], images[:, 0]
-        return self.to_ones
+    @cached_property
+    def to_ones(self) -> tuple[Vector, Vector]:
+        """The solution for the border alone, and its image."""
+        ones = np.ones((len(self.free), 1))
+        v, images = self.solve_columns(ones, np.zeros_like(ones))
+        return v[:, 0], images[:, 0]
 
     def schur_complement(self, *, border: bool) -> Matrix:
         if not border:
             return self.direct.plain_schur_complement()
-        u, image = self._solution_for_ones()
+        u, image = self.to_ones
         missed = 1.0 - image[~self.free]
         plain = self.direct.plain_schur_complement()
         return plain + np.outer(missed, missed / float(u.sum()))
@@ -215,7 +213,7 @@ class _DenseFactor(ABC):
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         if not border:
             return self.direct.plain_diagonals()
-        u, image = self._solution_for_ones()
+        u, image = self.to_ones
         total = float(u.sum())
         inverse, schur = self.direct.plain_diagonals()
         missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
@@ -446,9 +444,7 @@ class _InverseFactor:
         self.others = np.flatnonzero(~free)
         self.lower = cholesky_in_place(upper_submatrix(source.inverse, self.others))
 
-    def solve(
-        self, targets: Vector, fixed: Vector, total: float | None
-    ) -> tuple[Vector, Vector, float]:
+    def solve(self, targets: Vector, fixed: Vector, total: float | None) -> Solved:
         source = self.source
         offset = 0.0 if total is None else source.unit * total
         v, z = source.product(targets) + offset, targets.copy()

@@ -28,14 +28,8 @@ from activehuber.data.rows import (
     few_blas_threads,
 )
 from activehuber.kernels.feature_maps import Basis, Given, Landmarks
-from activehuber.numerics.linalg import (
-    BreakdownError,
-    cholesky_in_place,
-    solve_cholesky,
-    solve_lower,
-    wide_product,
-)
-from activehuber.operators.protocol import Gram, Source
+from activehuber.numerics import linalg
+from activehuber.operators.protocol import Gram, Solved, Source
 
 # Sums are mended while no more than this share of their rows flips, else made anew.
 MENDED_SHARE = 0.5
@@ -253,7 +247,6 @@ class FeatureGram(Gram):
         if rows.local and 8 * len(self) * features.basis.width <= HELD_BYTES:
             self._hold()
         self.basis = self.features.basis
-        self._diagonal: Vector | None = None
         self._held: _Held | None = None
         self._pulled: tuple[Vector, Vector] | None = None
         self.last: tuple[Vector, Vector] | None = None  # θ and v of the last answer
@@ -278,12 +271,10 @@ class FeatureGram(Gram):
     def __len__(self) -> int:
         return len(self.rows) if self.numbers is None else len(self.numbers)
 
-    @property
+    @cached_property
     def diagonal(self) -> Vector:
-        if self._diagonal is None:
-            matrix = self.features.to_functions(np.eye(self.basis.width))
-            self._diagonal = self.by_row(squared_norms, (self.basis, matrix, None, 0.0))
-        return self._diagonal
+        matrix = self.features.to_functions(np.eye(self.basis.width))
+        return self.by_row(squared_norms, (self.basis, matrix, None, 0.0))
 
     @property
     def missing(self) -> Vector:
@@ -322,7 +313,7 @@ class FeatureGram(Gram):
             return self.project(self.pull_of(v))
         assert isinstance(self.rows, OneBlock), "streamed features have the precision they have"
         psi, wide = self.rows.X, v.astype(np.longdouble)
-        return wide_product(psi, psi.T.astype(np.longdouble) @ wide).astype(np.float64)
+        return linalg.wide_product(psi, psi.T.astype(np.longdouble) @ wide).astype(np.float64)
 
     def pull_of(self, u: Vector) -> Vector:
         """Ψᵀu, touching only the rows on which u differs from the last one asked for."""
@@ -451,7 +442,7 @@ class FeatureSource:
         hessian = matrix / self.unit
         hessian.flat[:: len(hessian) + 1] += 1.0
         with self.gram.few_threads():
-            lower = cholesky_in_place(hessian)
+            lower = linalg.cholesky_in_place(hessian)
         return FeatureFactor(self, free, lower, mean / self.unit)
 
 
@@ -471,11 +462,8 @@ class FeatureFactor:
         self.free, self.lower, self.mean = free, lower, mean
         self.weight = np.where(free, 1.0 / self.mu, 0.0)
         self.total = float(self.weight.sum())
-        self.of_ones: tuple[Vector, float] | None = None
 
-    def solve(
-        self, targets: Vector, fixed: Vector, total: float | None
-    ) -> tuple[Vector, Vector, float]:
+    def solve(self, targets: Vector, fixed: Vector, total: float | None) -> Solved:
         """By the primal unknowns θ, which do not cancel however small μ is."""
         u = self.weight * targets + fixed
         pull = self.gram.pull_of(self.unit * u) / self.unit
@@ -487,21 +475,21 @@ class FeatureFactor:
 
     def solve_primal(self, pull: Vector, constant: float | None) -> tuple[Vector, float]:
         """θ and b with Hθ + mb = pull and mᵀθ + b Σ1/μ = constant; b = 0 if that is None."""
-        theta = solve_cholesky(self.lower, pull)
+        theta = linalg.solve_cholesky(self.lower, pull)
         if constant is None:
             return theta, 0.0
-        to_ones, left = self._ones()
+        to_ones, left = self._ones
         b = (constant - float(self.mean @ theta)) / left
         return theta - b * to_ones, b
 
+    @cached_property
     def _ones(self) -> tuple[Vector, float]:
-        if self.of_ones is None:
-            to_ones = solve_cholesky(self.lower, self.mean)
-            left = self.total - float(self.mean @ to_ones)
-            if not left > 0.0:
-                raise BreakdownError("the constant cannot be told from the features")
-            self.of_ones = to_ones, left
-        return self.of_ones
+        """H⁻¹m and Σ1/μ − mᵀH⁻¹m."""
+        to_ones = linalg.solve_cholesky(self.lower, self.mean)
+        left = self.total - float(self.mean @ to_ones)
+        if not left > 0.0:
+            raise linalg.BreakdownError("the constant cannot be told from the features")
+        return to_ones, left
 
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         variance = self.variance(self.gram, border=border)
@@ -513,20 +501,20 @@ class FeatureFactor:
         if len(others) == 0:
             return np.empty((0, 0))
         psi = self.gram.features_at(others)
-        half = solve_lower(self.lower, psi.T)
+        half = linalg.solve_lower(self.lower, psi.T)
         out = half.T @ half + np.diag(self.mu[others])
         if not border:
             return out
-        to_ones, left = self._ones()
+        to_ones, left = self._ones
         missed = 1.0 - psi @ to_ones
         return out + np.outer(missed, missed / left)
 
     def variance(self, gram: FeatureGram, *, border: bool) -> Vector:
         """aᵀ H⁻¹ a on the rows of a Gram matrix of the same features, a = Ψ(x) or (Ψ(x), 1)."""
         with gram.few_threads():
-            half = solve_lower(self.lower, np.eye(len(self.lower)), transposed=True)
+            half = linalg.solve_lower(self.lower, np.eye(len(self.lower)), transposed=True)
             matrix = gram.features.to_functions(half)
         edge, scale = None, 0.0
         if border:
-            edge, scale = solve_lower(self.lower, self.mean), 1.0 / self._ones()[1]
+            edge, scale = linalg.solve_lower(self.lower, self.mean), 1.0 / self._ones[1]
         return gram.by_row(squared_norms, (gram.basis, matrix, edge, scale))

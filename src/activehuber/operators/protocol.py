@@ -10,19 +10,20 @@ A_FF⁻¹ for the rows F that are free in the present pattern. A *gram* holds Q;
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
 
+# v, Qv and b.
+Solved: TypeAlias = tuple[Vector, Vector, float]
+
 
 class Factor(Protocol):
     """A_FF⁻¹ for one set F of free rows."""
 
-    def solve(
-        self, targets: Vector, fixed: Vector, total: float | None
-    ) -> tuple[Vector, Vector, float]:
+    def solve(self, targets: Vector, fixed: Vector, total: float | None) -> Solved:
         """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows, v = fixed elsewhere.
 
         b is such that Σ v = total, or 0 if that is None; `fixed` is zero on free rows.

@@ -17,14 +17,8 @@ import numpy as np
 
 from activehuber._typing import Matrix, Vector
 from activehuber.data.rows import ArrayRows, Rows, Sums, automatic_block_size
-from activehuber.kernels import landmark_choice
-from activehuber.kernels.feature_maps import (
-    Basis,
-    Columns,
-    drawn,
-    landmarks,
-    random_fourier_features,
-)
+from activehuber.kernels import feature_maps, landmark_choice
+from activehuber.kernels.feature_maps import Basis
 from activehuber.kernels.kernel import LARGEST_FEATURE, Kernel, check_widths, gamma_of_variance
 from activehuber.loss import huber
 from activehuber.numerics.linalg import cholesky_in_place, solve_cholesky, solve_lower
@@ -78,7 +72,7 @@ def build_basis(
     """
     # FourierFeatures have a generator of their own: they do not depend on the number of rows.
     of_rows, of_waves = (np.random.default_rng([approximation.seed, part]) for part in (0, 1))
-    numbers = drawn(len(rows), approximation.n_components, of_rows)
+    numbers = feature_maps.drawn(len(rows), approximation.n_components, of_rows)
     sample = rows.take(numbers)
     functions: list[Any] = []
     if approximation.kind == "nystrom":
@@ -86,16 +80,16 @@ def build_basis(
     for kernel, own in zip(kernels, columns, strict=True):
         chosen = _of_view(sample, own)
         if approximation.kind == "nystrom":
-            functions.append(landmarks(kernel, _of_view(marks, own)))
+            functions.append(feature_maps.landmarks(kernel, _of_view(marks, own)))
         elif approximation.kind == "fourier":
             functions.append(
-                random_fourier_features(
+                feature_maps.random_fourier_features(
                     kernel, chosen.shape[1], approximation.n_components, of_waves
                 )
             )
         else:
             centre = chosen.mean(axis=0) if fit_intercept else np.zeros(chosen.shape[1])
-            functions.append(Columns(centre, kernel.name == "cosine"))
+            functions.append(feature_maps.Columns(centre, kernel.name == "cosine"))
     return Basis(tuple(columns), tuple(functions)), sample
 
 
@@ -122,8 +116,8 @@ def _landmark_rows(
     if not n_candidates:
         return sample
     rng = np.random.default_rng([approximation.seed, 2])
-    others = np.setdiff1d(drawn(len(rows), n_candidates - wanted, rng), numbers)
-    looked_at = labelled[drawn(len(labelled), n_looked_at, rng)]
+    others = np.setdiff1d(feature_maps.drawn(len(rows), n_candidates - wanted, rng), numbers)
+    looked_at = labelled[feature_maps.drawn(len(labelled), n_looked_at, rng)]
     taken = rows.take(np.concatenate([others, looked_at]))
     candidates, seen = np.concatenate([sample, taken[: len(others)]]), taken[len(others) :]
     functions = np.zeros((len(seen), len(candidates)))
@@ -226,23 +220,19 @@ class BlockReduction:
 
     extended_precision = False
 
-    def pulls(self, v: Vector) -> tuple[Vector, Vector]:
-        """vᵀf^α and vᵀf^α/c^α, each of shape (m,)."""
+    def products(self, v: Vector) -> Vector:
+        """vᵀf^α with agreement, else vᵀf^α/c^α, shape (m,)."""
         basis, lower = self.expansion.basis, self.expansion.lower
         places = basis.places
         plain = FeatureMap(basis, np.ones(len(places)))
         _, (image,) = self.expansion.rows.run(moments, (basis,), (v,), self.labelled)
         own = plain.from_functions(image)
         sources = own.copy()
-        coupled = self.expansion.coupling > 0.0
-        if coupled:
+        if self.expansion.coupling > 0.0:
             for c, place in zip(self.weights, places, strict=True):
                 sources[place] *= c
         answer = sources if lower is None else solve_cholesky(lower, sources)
-        products = np.array([own[place] @ answer[place] for place in places])
-        if coupled:
-            return products, products / np.maximum(self.weights, np.finfo(float).tiny ** 0.5)
-        return self.weights * products, products
+        return np.array([own[place] @ answer[place] for place in places])
 
     def start(
         self, problem: Problem, solution: Solution, level: float, *, precise: bool = False

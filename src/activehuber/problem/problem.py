@@ -23,7 +23,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Vector
 from activehuber.loss import huber
-from activehuber.operators.protocol import Factor, Gram
+from activehuber.operators.protocol import Factor, Gram, Solved
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -135,7 +135,7 @@ class Problem:
 
     def solve_with(
         self, factor: Factor, targets: Vector, fixed: Vector, total: float = 0.0
-    ) -> tuple[Vector, Vector, float]:
+    ) -> Solved:
         """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows and Σ v = total.
 
         Rows that are not free keep v = `fixed`. Without an intercept b = 0 and Σ v is free.

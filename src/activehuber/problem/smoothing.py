@@ -28,21 +28,7 @@ from scipy import sparse
 
 from activehuber._typing import Matrix, Vector
 from activehuber.kernels.kernel import STATIONARY_KERNELS, Kernel
-from activehuber.numerics.linalg import (
-    BreakdownError,
-    add_multiple,
-    cholesky_in_place,
-    cross_product,
-    inverse_in_place,
-    multiply,
-    multiply_symmetric,
-    pivoted_cholesky,
-    solve_cholesky,
-    solve_general,
-    solve_lower,
-    symmetrise,
-    upper_inverse_in_place,
-)
+from activehuber.numerics import linalg
 from activehuber.operators.dense import DenseGram, submatrix
 from activehuber.operators.features import held_gram
 from activehuber.operators.protocol import Gram
@@ -164,8 +150,8 @@ def check_gram_matrix(matrix: Matrix) -> None:
     lifted = matrix.copy()
     lifted.flat[:: len(matrix) + 1] += 1e-8 * max(float(np.max(np.diagonal(matrix))), TINY)
     try:
-        cholesky_in_place(lifted)
-    except BreakdownError:
+        linalg.cholesky_in_place(lifted)
+    except linalg.BreakdownError:
         raise ValueError(NOT_MERCER) from None
 
 
@@ -174,15 +160,15 @@ def gram_features(matrix: Matrix) -> Matrix:
     largest = float(np.max(np.diagonal(matrix), initial=0.0))
     if largest == 0.0:
         return np.zeros((len(matrix), 1))
-    features = pivoted_cholesky(matrix.copy(), EPSILON * largest)
-    if np.max(np.abs(matrix - cross_product(features))) > 1e-8 * largest:
+    features = linalg.pivoted_cholesky(matrix.copy(), EPSILON * largest)
+    if np.max(np.abs(matrix - linalg.cross_product(features))) > 1e-8 * largest:
         raise ValueError(NOT_MERCER)
     return features
 
 
 def _inner(left: Matrix, right: Matrix) -> Matrix:
     """leftᵀ right, C-ordered."""
-    return np.ascontiguousarray(multiply(left.T, right))
+    return np.ascontiguousarray(linalg.multiply(left.T, right))
 
 
 def _smoother(part: ExpandedView, ratio: float, identity: float) -> Matrix:
@@ -194,14 +180,14 @@ def _smoother(part: ExpandedView, ratio: float, identity: float) -> Matrix:
         inner += ratio * _inner(features, part.penalty @ features)
     if identity > 0.0:
         inner += identity * _inner(features, features)
-    return np.ascontiguousarray(solve_lower(_factor_of_one_and(inner), features.T).T)
+    return np.ascontiguousarray(linalg.solve_lower(_factor_of_one_and(inner), features.T).T)
 
 
 def _factor_of_one_and(form: Matrix) -> Matrix:
     """chol(I + form), whatever of the form is not symmetric being rounding."""
     form = 0.5 * (form + form.T)
     form.flat[:: len(form) + 1] += 1.0
-    return cholesky_in_place(form)
+    return linalg.cholesky_in_place(form)
 
 
 def centred(features: Matrix, fit_intercept: bool) -> Matrix:
@@ -213,7 +199,7 @@ def _gram_of_features(blocks: Sequence[Matrix], n_rows: int, centre: bool) -> Gr
     """Q = Σ blocks blockᵀ, factored if the blocks are narrow together."""
     features = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
     if features.shape[1] > LOW_RANK_SHARE * n_rows:
-        return DenseGram(cross_product(np.ascontiguousarray(features)))
+        return DenseGram(linalg.cross_product(np.ascontiguousarray(features)))
     return held_gram(np.ascontiguousarray(centred(features, centre)))
 
 
@@ -244,7 +230,7 @@ class _Plain(Smoother):
             matrix = part.operator.matrix
             if matrix is None:
                 assert part.features is not None
-                out.append(cross_product(np.ascontiguousarray(part.features[labelled])))
+                out.append(linalg.cross_product(np.ascontiguousarray(part.features[labelled])))
             elif len(labelled) == len(matrix):
                 out.append(matrix)
             else:
@@ -279,7 +265,7 @@ class _Separate(Smoother):
 
     def smooth(self, sources: Matrix) -> Matrix:
         columns = [
-            multiply(psi, multiply(psi.T, sources[:, i]))
+            linalg.multiply(psi, linalg.multiply(psi.T, sources[:, i]))
             for i, psi in enumerate(self.smoothers)
         ]
         return np.stack(columns, axis=1)
@@ -289,7 +275,7 @@ class _Separate(Smoother):
         narrow = sum(block.shape[1] for block in blocks) <= LOW_RANK_SHARE * len(labelled)
         if len(blocks) == 1 or narrow:
             return _gram_of_features(blocks, len(labelled), centre)
-        squares = [cross_product(np.ascontiguousarray(block)) for block in blocks]
+        squares = [linalg.cross_product(np.ascontiguousarray(block)) for block in blocks]
         return DenseGram(_weighted_sum(squares, np.ones(len(squares))))
 
 
@@ -316,18 +302,18 @@ class _Coupled(Smoother):
                 remainder += complement
             else:
                 self.rough = True
-                add_multiple(remainder, -scale, square)
+                linalg.add_multiple(remainder, -scale, square)
                 _diagonal(remainder)[...] += 1.0
             self.squares.append(square)
         remainder /= scale
-        self.lower = cholesky_in_place(remainder)
+        self.lower = linalg.cholesky_in_place(remainder)
         self.last: tuple[bytes, tuple[list[Matrix], list[Matrix]] | None] | None = None
 
     def smooth(self, sources: Matrix) -> Matrix:
         views = range(len(self.squares))
-        pulled = [multiply_symmetric(self.squares[i], sources[:, i]) for i in views]
-        z = solve_cholesky(self.lower, np.sum(pulled, axis=0))
-        columns = [multiply_symmetric(self.squares[i], sources[:, i] + z) for i in views]
+        pulled = [linalg.multiply_symmetric(self.squares[i], sources[:, i]) for i in views]
+        z = linalg.solve_cholesky(self.lower, np.sum(pulled, axis=0))
+        columns = [linalg.multiply_symmetric(self.squares[i], sources[:, i] + z) for i in views]
         return np.stack(columns, axis=1)
 
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
@@ -340,12 +326,12 @@ class _Coupled(Smoother):
         if self.last[1] is None:
             # Weights are being tried: from the second on, keep what they have in common.
             rows = [square[labelled] for square in self.squares]
-            halves = [solve_lower(self.lower, row.T).T for row in rows]
+            halves = [linalg.solve_lower(self.lower, row.T).T for row in rows]
             self.last = key, ([row[:, labelled] for row in rows], halves)
         assert self.last[1] is not None
         corners, halves = self.last[1]
         total, mixed = _weighted_sum(corners, weights**2), _weighted_sum(halves, weights)
-        return DenseGram(total + cross_product(np.ascontiguousarray(mixed)))
+        return DenseGram(total + linalg.cross_product(np.ascontiguousarray(mixed)))
 
     def _gram_at_once(self, weights: Vector, labelled: np.ndarray) -> Gram:
         """The same for one set of weights, in blocks of rows that cost no fresh pages."""
@@ -357,8 +343,8 @@ class _Coupled(Smoother):
                 block = c * square[labelled[part]]
                 mixed[part] += block
                 total[part] += c * block[:, labelled]
-        half = solve_lower(self.lower, mixed.T, overwrite=True).T
-        return DenseGram(total + cross_product(half))
+        half = linalg.solve_lower(self.lower, mixed.T, overwrite=True).T
+        return DenseGram(total + linalg.cross_product(half))
 
 
 def _smoothing_pair(part: ExpandedView, ratio: float, scale: float) -> tuple[Matrix, Matrix]:
@@ -376,14 +362,14 @@ def _smoothing_pair(part: ExpandedView, ratio: float, scale: float) -> tuple[Mat
         return square, complement
     if K is None:
         assert part.features is not None
-        K = cross_product(part.features)
+        K = linalg.cross_product(part.features)
     right = np.zeros_like(K)
     if ratio > 0.0:
         right += ratio * (part.penalty @ K)  # κ M K = (κ K M)ᵀ
     system = scale * K + right  # becomes I + B K, the transpose of I + K B
     _diagonal(system)[...] += 1.0
     _diagonal(right)[...] += 1.0
-    complement = symmetrise(solve_general(system.T, right.T, overwrite=True).T)
+    complement = linalg.symmetrise(linalg.solve_general(system.T, right.T, overwrite=True).T)
     square = complement / -scale
     _diagonal(square)[...] += 1.0 / scale
     return square, complement
@@ -392,14 +378,14 @@ def _smoothing_pair(part: ExpandedView, ratio: float, scale: float) -> tuple[Mat
 def _smoothing_matrix(part: ExpandedView, ratio: float, scale: float) -> Matrix:
     """S = (K⁻¹ + B)⁻¹, by features if there are, else by LU."""
     if part.features is not None:
-        return cross_product(_smoother(part, ratio, scale))
+        return linalg.cross_product(_smoother(part, ratio, scale))
     K = part.operator.matrix
     assert K is not None
     system = scale * K  # becomes I + B K, the transpose of I + K B
     if ratio > 0.0:
         system += ratio * (part.penalty @ K)
     _diagonal(system)[...] += 1.0
-    return symmetrise(solve_general(system.T, K.T).T)
+    return linalg.symmetrise(linalg.solve_general(system.T, K.T).T)
 
 
 def _lifted_smoothing_matrix(part: ExpandedView, ratio: float, scale: float) -> Matrix | None:
@@ -417,12 +403,12 @@ def _lifted_smoothing_matrix(part: ExpandedView, ratio: float, scale: float) -> 
     lifted = K.copy()
     _diagonal(lifted)[...] += LIFT * largest
     try:
-        precision = upper_inverse_in_place(cholesky_in_place(lifted))
+        precision = linalg.upper_inverse_in_place(linalg.cholesky_in_place(lifted))
         if ratio > 0.0:
             _add(precision, ratio, part.penalty)
         _diagonal(precision)[...] += scale
-        return inverse_in_place(cholesky_in_place(precision))
-    except BreakdownError:
+        return linalg.inverse_in_place(linalg.cholesky_in_place(precision))
+    except linalg.BreakdownError:
         return None
 
 
@@ -465,10 +451,10 @@ class _Joint(Smoother):
         self.lower = _factor_of_one_and(form)
 
     def smooth(self, sources: Matrix) -> Matrix:
-        pulls = [multiply(phi.T, sources[:, i]) for i, phi in enumerate(self.features)]
-        theta = solve_cholesky(self.lower, np.concatenate(pulls))
+        pulls = [linalg.multiply(phi.T, sources[:, i]) for i, phi in enumerate(self.features)]
+        theta = linalg.solve_cholesky(self.lower, np.concatenate(pulls))
         columns = [
-            multiply(phi, theta[block])
+            linalg.multiply(phi, theta[block])
             for phi, block in zip(self.features, self.slices, strict=True)
         ]
         return np.stack(columns, axis=1)
@@ -476,5 +462,5 @@ class _Joint(Smoother):
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
         blocks = _weighted_rows(self.features, weights, labelled)
         stacked = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
-        half = solve_lower(self.lower, stacked.T).T
+        half = linalg.solve_lower(self.lower, stacked.T).T
         return _gram_of_features([half], len(labelled), centre)

@@ -74,7 +74,11 @@ class _ObjectiveOfWeights:
         problem = replace(self.problem, gram=reduced.gram)
         solution = newton.solve(problem, self.threshold)
         v = np.where(problem.active, solution.v, 0.0)
-        products, pulls = reduced.pulls(v)
+        products = reduced.products(v)
+        if self.coupled:
+            pulls = products / np.maximum(weights, np.finfo(np.float64).tiny ** 0.5)
+        else:  # these need no c^α, which may be zero
+            products, pulls = weights * products, products
         residuals = problem.residuals(solution)
         value = newton.objective(problem, v, solution.fitted, residuals, self.threshold)
         residual = self._residual(weights, value, products, pulls)
