@@ -128,8 +128,7 @@ def _iterate(
         if not np.isfinite(violation):
             raise BreakdownError("residuals are not finite")
         if violation < least:
-            least = violation
-            best = replace(target, status=Status.STALLED)
+            best, least = target, violation
         new_free, new_fixed = _pattern(problem, reached, threshold, mu)
         same = np.count_nonzero((free != new_free) | (fixed != new_fixed)) <= slack
         if same or violation <= 1e-13 * scale or _is_rounding(problem, target, violation, step):
