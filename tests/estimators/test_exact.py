@@ -153,7 +153,7 @@ def test_no_label_free():
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("manifold", [0.0, 1e-2])
 def test_certificates_fail_on_a_perturbed_solution(what, intercept, manifold):
-    from activehuber.problem.certificate import Objective, row_optimality
+    from activehuber.problem.certificate import Objective, row_certificate
 
     X, y = problem(2, 40, True)
     fitted = HLRegressor(
@@ -164,7 +164,7 @@ def test_certificates_fail_on_a_perturbed_solution(what, intercept, manifold):
     def proof(w, b):
         evaluation = naive_evaluation(K, M, manifold, w)
         objective = Objective(y, np.ones(40), 1e-4, np.ones(1), intercept)
-        return row_optimality(evaluation, objective, b, 0.3).certificate()
+        return row_certificate(evaluation, objective, b, 0.3)
 
     w, b = fitted.dual_coef_.copy(), fitted.intercept_
     good = proof(w, b)
@@ -189,13 +189,13 @@ def naive_evaluation(K, M, manifold, w):
 
 def test_zero_is_not_certified_at_a_tiny_threshold():
     """w = 0 has a small absolute residual at ξ = 1e-9; the scaled one is large."""
-    from activehuber.problem.certificate import Objective, row_optimality
+    from activehuber.problem.certificate import Objective, row_certificate
 
     X, y = problem(2, 20, True)
     K = oracles.gram("rbf", X, gamma=GAMMA)
     evaluation = naive_evaluation(K, np.zeros((20, 20)), 0.0, np.zeros(20))
     objective = Objective(y, np.ones(20), 1e-4, np.ones(1), False)
-    proof = row_optimality(evaluation, objective, 0.0, 1e-9).certificate()
+    proof = row_certificate(evaluation, objective, 0.0, 1e-9)
     assert proof.kkt_residual > 0.5 and proof.duality_gap > 0.5
 
 

@@ -11,7 +11,7 @@ from activehuber.problem.certificate import (
     _dual_point,
     _gap,
     relative_gap,
-    row_optimality,
+    row_certificate,
     scale_of,
 )
 from tests import oracles
@@ -21,7 +21,7 @@ EPSILON = Fraction(2) ** -52
 
 def certificate(evaluation, y, weights, b, xi, alpha, c, fit_intercept):
     objective = Objective(y, weights, alpha, c, fit_intercept)
-    return row_optimality(evaluation, objective, b, xi).certificate()
+    return row_certificate(evaluation, objective, b, xi)
 
 
 def exactly(values):

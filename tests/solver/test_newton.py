@@ -336,7 +336,7 @@ class Answers(Watched):
         factor = super().factor(free, likely_bound)
         answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
         if answer is not None:
-            factor.solve_bordered = lambda *_: answer
+            factor.solve = lambda *_: answer
         return factor
 
 
@@ -391,7 +391,8 @@ def test_what_counts_as_rounding():
     matrix = np.array([[2.0, -1.0, 0.0], [-1.0, 2.0, 0.0], [0.0, 0.0, 1e9]])
     y, active = np.array([3.0, -5.0, 1e9]), np.array([True, True, False])
     problem = Problem(DenseGram(matrix), y, np.ones(3), 1.0, True, active)
-    point = newton._point(problem, np.array([1.0, -1.0, 1.0]), np.zeros(3), -4.0)
+    v = np.array([1.0, -1.0, 1.0])
+    point = Solution(v, np.zeros(3), -4.0, active, 0, Status.CONVERGED, None)
     limit = np.finfo(float).eps * (3.0 + 5.0 + 4.0)
     for step, told in ((9, False), (10, True), (11, True)):
         assert newton._is_rounding(problem, point, limit, step) == told

@@ -520,7 +520,7 @@ def certify(path, X, y, weights=None, count=8, **params):
     from activehuber.estimators.parameters import prepared
     from activehuber.fitting.target import Target
     from activehuber.fitting.task import Task
-    from activehuber.problem.certificate import Objective, row_optimality
+    from activehuber.problem.certificate import Objective, row_certificate
 
     settings, data = prepared(HLRegressor(**params), X, y, weights)
     task = Task(settings, data)
@@ -533,7 +533,7 @@ def certify(path, X, y, weights=None, count=8, **params):
         evaluation = task.expansion.evaluate(coef, task.expansion.values(coef))
         y_used = np.nan_to_num(path.y[task.rows])
         objective = Objective(y_used, s, settings.alpha, c, settings.fit_intercept)
-        proof = row_optimality(evaluation, objective, b, xi).certificate()
+        proof = row_certificate(evaluation, objective, b, xi)
         assert proof.duality_gap <= GAP
         assert proof.kkt_residual <= KKT
 

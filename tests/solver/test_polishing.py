@@ -172,7 +172,7 @@ class Stubborn:
     def __init__(self, answer):
         self.answer, self.asked = answer, 0
 
-    def solve_bordered(self, targets, fixed, total):
+    def solve(self, targets, fixed, total):
         self.asked += 1
         return self.answer(targets, fixed, total)
 
@@ -224,11 +224,8 @@ class Told:
     def choices(self):
         yield self
 
-    def optimality(self, threshold, centre):
+    def certificate(self, threshold, centre):
         assert (threshold, centre) == (XI, CENTRE)
-        return self
-
-    def certificate(self):
         return self.proofs[self.precise]
 
 
@@ -262,7 +259,7 @@ def test_refinement_ends_when_it_has_to():
     factor = exact.factor
 
     def half(targets, fixed, total):
-        v, image, b = factor.solve_bordered(targets, fixed, total)
+        v, image, b = factor.solve(targets, fixed, total)
         return 0.5 * v, 0.5 * image, 0.5 * b
 
     for size, rounds in ((1e-3, 5), (1e-14, 0)):

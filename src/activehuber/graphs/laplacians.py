@@ -6,7 +6,7 @@ row sums of W. (For the plain Laplacian L = D − W: Σ_ij w_ij |f_i − f_j|² 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -37,18 +37,16 @@ class Distances:
     def __len__(self) -> int:
         return len(self.X)
 
-    def squared(self, rows: slice | np.ndarray) -> Matrix:
-        """Block of shape (len(rows), n); for a kernel d² = K_ii + K_jj − 2 K_ij."""
-        if self.diagonal is None:
-            return cdist(self.X[rows], self.X, "sqeuclidean")
-        block = self.diagonal[rows, None] + self.diagonal[None, :] - 2.0 * self.X[rows]
-        return np.maximum(block, 0.0)
-
-    def blocks(self) -> list[slice]:
-        """Runs of rows small enough to work on at once."""
-        n = len(self)
-        size = max(1, BLOCK_ENTRIES // max(1, n))
-        return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    def blocks(self, wanted: np.ndarray) -> Iterator[tuple[np.ndarray, Matrix]]:
+        """Some rows, few enough to work on at once, and what they are from all, (k, n)."""
+        size = max(1, BLOCK_ENTRIES // max(1, len(self)))
+        for start in range(0, len(wanted), size):
+            rows = wanted[start : start + size]
+            if self.diagonal is None:
+                yield rows, cdist(self.X[rows], self.X, "sqeuclidean")
+            else:  # d² = K_ii + K_jj − 2 K_ij
+                block = self.diagonal[rows, None] + self.diagonal[None, :] - 2.0 * self.X[rows]
+                yield rows, np.maximum(block, 0.0)
 
 
 def knn_affinity(distances: Distances, n_neighbors: int) -> sparse.csr_array:
@@ -87,10 +85,7 @@ def _near_pairs_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same for some rows, from all their distances."""
     pairs = [np.empty((2, 0), dtype=np.intp)]
-    size = max(1, BLOCK_ENTRIES // len(distances))
-    for start in range(0, len(wanted), size):
-        here = wanted[start : start + size]
-        block = distances.squared(here)
+    for here, block in distances.blocks(wanted):
         block[np.arange(len(here)), here] = np.inf
         kth = np.partition(block, k - 1, axis=1)[:, k - 1]
         near, far = np.nonzero(block <= (kth * (1.0 + TIE))[:, None])
@@ -102,8 +97,8 @@ def _near_pairs_of(
 def rbf_affinity(distances: Distances, gamma: float) -> Matrix:
     """Dense affinity exp(−γ d²), zero on the diagonal."""
     affinity = np.empty((len(distances), len(distances)))
-    for rows in distances.blocks():
-        affinity[rows] = np.exp(-gamma * distances.squared(rows))
+    for rows, block in distances.blocks(np.arange(len(distances))):
+        affinity[rows] = np.exp(-gamma * block)
     np.fill_diagonal(affinity, 0.0)
     return affinity
 
@@ -195,13 +190,8 @@ def normalised_laplacian(affinity: Any) -> Any:
     scale = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0.0)
     connected = (degree > 0.0).astype(np.float64)
     if sparse.issparse(affinity):
-        coo = affinity.tocoo()
-        n = len(degree)
-        i, j = coo.row, coo.col
-        rows = np.concatenate([i, np.arange(n)])
-        columns = np.concatenate([j, np.arange(n)])
-        values = np.concatenate([-scale[i] * coo.data * scale[j], connected])
-        return sparse.csr_array((values, (rows, columns)), shape=(n, n))
+        D = sparse.diags_array(scale)
+        return (sparse.diags_array(connected) - D @ affinity @ D).tocsr()
     return np.diag(connected) - scale[:, None] * affinity * scale
 
 

@@ -40,12 +40,10 @@ class Functions(Protocol):
 
     def __call__(self, X: Matrix) -> Matrix:
         """κ at every row, shape (n, width)."""
-        ...
 
     @property
     def whitening(self) -> Matrix | None:
         """W of shape (width, width) with Φ = κ W, triangular; None for the identity."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -74,11 +72,7 @@ class Landmarks:
         return self.inverse
 
     def __call__(self, X: Matrix) -> Matrix:
-        out = np.empty((len(X), len(self.rows)))
-        for here, block in self.kernel.blocks(X, self.rows, out):
-            if out is not block.base:
-                out[here] = block
-        return out
+        return self.kernel.between(X, self.rows)
 
 
 @dataclass(frozen=True)
@@ -211,7 +205,7 @@ def times_upper(rows: Matrix, upper: Matrix) -> Matrix:
 def landmarks(kernel: Kernel, rows: Matrix) -> Landmarks:
     """Landmarks among some rows: those that are linearly independent, by pivoted Cholesky."""
     # As it comes, not symmetrised, to see whether it is symmetric.
-    gram = Landmarks(kernel, rows)(rows)
+    gram = kernel.between(rows, rows)
     if not np.all(np.isfinite(gram)):
         raise ValueError(
             "kernel values are not finite: they overflow, or the callable is wrong; "
@@ -232,7 +226,10 @@ def landmarks(kernel: Kernel, rows: Matrix) -> Landmarks:
     )
     kept = pivots[:rank] - 1
     lower = np.tril(factor[:rank, :rank])
-    whitening = _inverse_transposed(lower) if rank else np.empty((0, 0))
+    inverse, info = lapack.dtrtri(lower, lower=1) if rank else (lower, 0)
+    if info != 0:
+        raise BreakdownError("the landmarks' kernel matrix cannot be inverted")
+    whitening = np.ascontiguousarray(inverse.T)
     features = gram[:, kept] @ whitening
     if np.max(np.abs(features @ features.T - gram)) > 1e-8 * largest:
         raise ValueError(
@@ -250,13 +247,6 @@ def _at_width(functions: Functions, kernel: Kernel, factor: float) -> Functions:
         power = 1.0 if kernel.name == "laplacian" else 0.5
         return FourierFeatures(factor**power * functions.frequencies)
     return functions
-
-
-def _inverse_transposed(lower: Matrix) -> Matrix:
-    inverse, info = lapack.dtrtri(lower, lower=1)
-    if info != 0:
-        raise BreakdownError("the landmarks' kernel matrix cannot be inverted")
-    return np.ascontiguousarray(inverse.T)
 
 
 def random_fourier_features(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import comb
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -27,6 +27,10 @@ STATIONARY_KERNELS = ("rbf", "laplacian", "matern")
 # Entries of a kernel block worked on at once: 4 MiB, so that the passes over it (product,
 # norms, exponential) stay in cache. This alone halves the time of a Gram matrix.
 BLOCK_ENTRIES = 1 << 19
+
+
+# Writes the block of some rows into an array, or returns one of its own.
+Blocks: TypeAlias = Callable[[slice, Matrix], Matrix]
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,19 @@ class Kernel:
         """K(X, X), shape (n, n), C-ordered and fresh."""
         if self.name == "precomputed":
             return np.array(X, order="C")
-        out = np.empty((len(X), len(X)))
-        for rows, block in self.blocks(X, X, out):
-            if out is not block.base:
-                out[rows] = block
+        out = self.between(X, X)
         if self.name in STATIONARY_KERNELS:
             np.fill_diagonal(out, 1.0)
         elif callable(self.name):
             out = 0.5 * (out + out.T)
+        return out
+
+    def between(self, X: Matrix, Z: Matrix) -> Matrix:
+        """K(X, Z) as it comes, shape (n, k)."""
+        out = np.empty((len(X), len(Z)))
+        for rows, block in self.blocks(X, Z, out):
+            if out is not block.base:
+                out[rows] = block
         return out
 
     def product(self, X: Matrix, Z: Matrix, coefficients: Matrix) -> Matrix:
@@ -94,11 +103,6 @@ class Kernel:
     def is_foreign(self) -> bool:
         """Whether someone else computes the Gram matrix, so that it has to be checked."""
         return callable(self.name) or self.name == "precomputed"
-
-    @property
-    def is_nonnegative(self) -> bool:
-        """Whether no value can be below zero."""
-        return self.name in STATIONARY_KERNELS
 
     @property
     def is_exponential(self) -> bool:
@@ -142,15 +146,15 @@ class Kernel:
             target = np.empty((rows.stop - start, len(Z))) if out is None else out[rows]
             yield rows, evaluate(rows, target)
 
-    def _evaluator(self, X: Matrix, Z: Matrix) -> Callable[[slice, Matrix], Matrix]:
+    def _evaluator(self, X: Matrix, Z: Matrix) -> Blocks:
         if self.name in STATIONARY_KERNELS:
             self._check_reach(X, Z)
         if self.name == "rbf":
             return _rbf_blocks(X, Z, self.gamma)
         if self.name == "laplacian":
-            return _laplacian_blocks(X, Z, self.gamma)
+            return _distance_blocks(X, Z, self.gamma, "cityblock", _decaying)
         if self.name == "matern":
-            return _matern_blocks(X, Z, self.gamma)
+            return _distance_blocks(X, Z, np.sqrt(10.0 * self.gamma), "euclidean", _matern)
         if self.name == "poly":
             return self._poly_blocks(X, Z)
         if self.has_own_features:
@@ -167,7 +171,7 @@ class Kernel:
                 f"{largest:.1g}; standardise X"
             )
 
-    def _poly_blocks(self, X: Matrix, Z: Matrix) -> Callable[[slice, Matrix], Matrix]:
+    def _poly_blocks(self, X: Matrix, Z: Matrix) -> Blocks:
         left = np.ascontiguousarray(X * self.gamma)
 
         def evaluate(rows: slice, target: Matrix) -> Matrix:
@@ -196,7 +200,7 @@ class Kernel:
             return True
         return block.shape != np.shape(single) or not np.allclose(block, single, equal_nan=True)
 
-    def _callable_blocks(self, X: Matrix, Z: Matrix) -> Callable[[slice, Matrix], Matrix]:
+    def _callable_blocks(self, X: Matrix, Z: Matrix) -> Blocks:
         function = self.name
         assert callable(function)
         if self._takes_two_rows(function, X, Z):
@@ -234,9 +238,7 @@ def gamma_from_gram(gamma: float | str | Vector, K: Matrix) -> float:
     return 2.0 / mean_square if mean_square > 0.0 else 1.0
 
 
-def _rbf_blocks(
-    X: Matrix, Z: Matrix, gamma: float | Vector
-) -> Callable[[slice, Matrix], Matrix]:
+def _rbf_blocks(X: Matrix, Z: Matrix, gamma: float | Vector) -> Blocks:
     # |x−z|² = |x|² + |z|² − 2⟨x,z⟩ cancels when the data sit far from the origin; the
     # kernel does not change under translation, so centre them first.
     centre = Z.mean(axis=0)
@@ -256,36 +258,28 @@ def _rbf_blocks(
     return evaluate
 
 
-def _laplacian_blocks(
-    X: Matrix, Z: Matrix, gamma: float | Vector
-) -> Callable[[slice, Matrix], Matrix]:
-    right = Z * gamma
-    left = right if X is Z else X * gamma
-
-    def evaluate(rows: slice, target: Matrix) -> Matrix:
-        cdist(left[rows], right, "cityblock", out=target)
-        np.negative(target, out=target)
-        return np.exp(target, out=target)
-
-    return evaluate
+def _distance_blocks(
+    X: Matrix, Z: Matrix, scale: float | Vector, metric: str, kernel_of: Callable[..., Matrix]
+) -> Blocks:
+    """Blocks of a function of distances, which may be written into, between scaled rows."""
+    right = Z * scale
+    left = right if X is Z else X * scale
+    return lambda rows, target: kernel_of(cdist(left[rows], right, metric, out=target))
 
 
-def _matern_blocks(
-    X: Matrix, Z: Matrix, gamma: float | Vector
-) -> Callable[[slice, Matrix], Matrix]:
-    right = Z * np.sqrt(10.0 * gamma)
-    left = right if X is Z else X * np.sqrt(10.0 * gamma)
+def _decaying(a: Matrix) -> Matrix:
+    """e^−a, in place."""
+    np.negative(a, out=a)
+    return np.exp(a, out=a)
 
-    def evaluate(rows: slice, target: Matrix) -> Matrix:
-        cdist(left[rows], right, "euclidean", out=target)
-        np.minimum(target, NOTHING_LEFT, out=target)  # a² e^−a is no number for a = inf
-        # (1 + a + a²/3) e^−a, in the order that needs one more array alone.
-        decay = np.exp(-target)
-        target *= 1.0 + target / 3.0
-        target += 1.0
-        return np.multiply(target, decay, out=target)
 
-    return evaluate
+def _matern(a: Matrix) -> Matrix:
+    """(1 + a + a²/3) e^−a, in place, in the order that needs one more array alone."""
+    np.minimum(a, NOTHING_LEFT, out=a)  # a² e^−a is no number for a = inf
+    decay = np.exp(-a)
+    a *= 1.0 + a / 3.0
+    a += 1.0
+    return np.multiply(a, decay, out=a)
 
 
 def resolve_gamma(gamma: Any, X: Matrix, weights: Vector) -> float | Vector:

@@ -288,7 +288,7 @@ def _drop_until_free(
             return None
         problem = problem.using(problem.active & ~flagged)
         # Fewer labels only scale μ.
-        source = source.rescaled(problem.mu) or problem.gram.source(problem.mu)
+        source = problem.gram.source(problem.mu, source)
     raise AssertionError("more labels were dropped than there are")
 
 

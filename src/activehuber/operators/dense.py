@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from activehuber.numerics.linalg import (
     subtract_outer,
     wide_product,
 )
-from activehuber.operators.protocol import Factor, Source
+from activehuber.operators.protocol import Factor, Solved, Source
 
 # Up to this many rows a Cholesky factor costs less than the bookkeeping around it.
 SMALL = 256
@@ -127,7 +128,11 @@ class DenseGram:
     def shared(self) -> DenseGram:
         return DenseGram(self.matrix, keep_sources=True)
 
-    def source(self, mu: Vector) -> Source:
+    def source(self, mu: Vector, near: Source | None = None) -> Source:
+        base, last = (near.base, near.last) if isinstance(near, Shifted) else (near, None)
+        if self.coarse_step and isinstance(base, HeadTail):  # else products are cheap
+            if float(np.max(base.mu / mu)) < WELL_PRECONDITIONED:
+                return Shifted(base, mu, last)
         return self._kept("source", mu, lambda: HeadTail(self, mu))
 
     def _kept(self, kind: str, mu: Vector, make: Callable[[], Source]) -> Source:
@@ -138,12 +143,12 @@ class DenseGram:
             self.kept[key] = make()
         return self.kept[key]
 
-    def direct_source(self, mu: Vector) -> DirectSource:
-        return DirectSource(self, mu)
+    def direct_source(self, mu: Vector) -> HeadTail:
+        return HeadTail(self, mu, small=len(self))
 
     def inverse_source(self, mu: Vector, *, border: bool) -> Source:
         if not self.is_well_conditioned(mu):
-            return DirectSource(self, mu)
+            return self.direct_source(mu)
         return self._kept(f"inverse {border}", mu, lambda: Inverse(self, mu, border=border))
 
     def is_well_conditioned(self, mu: Vector) -> bool:
@@ -166,22 +171,23 @@ class _DenseFactor(ABC):
     gram: DenseGram
     mu: Vector
     free: Mask
-    to_ones: tuple[Vector, Vector] | None = None
 
     @abstractmethod
     def solve_free(self, rhs: Matrix) -> Matrix:
         """x of shape (l, k): A_FF x_F = rhs_F on free rows, zero elsewhere."""
 
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve_columns(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+        """v and Qv without b for several right-hand sides, all of shape (l, k)."""
         known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
         v = self.solve_free(targets - known) + fixed
         return v, self.gram.matvec(v)
 
-    def solve_bordered(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
+    def solve(self, targets: Vector, fixed: Vector, total: float | None) -> Solved:
+        if total is None:
+            v, image = self.solve_columns(targets[:, None], fixed[:, None])
+            return v[:, 0], image[:, 0], 0.0
         pair = np.stack([targets, np.ones_like(targets)], axis=1)
-        v, image = self.solve(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
+        v, image = self.solve_columns(pair, np.stack([fixed, np.zeros_like(fixed)], axis=1))
         self.to_ones = v[:, 1].copy(), image[:, 1].copy()
         ones = float(v[:, 1].sum())
         if not ones > 0.0:
@@ -189,36 +195,34 @@ class _DenseFactor(ABC):
         b = (float(v[:, 0].sum()) - total) / ones
         return v[:, 0] - b * v[:, 1], image[:, 0] - b * image[:, 1], b
 
-    def _solution_for_ones(self) -> tuple[Vector, Vector]:
-        if self.to_ones is None:
-            ones = np.ones((len(self.free), 1))
-            v, images = self.solve(ones, np.zeros_like(ones))
-            self.to_ones = v[:, 0], images[:, 0]
-        return self.to_ones
+    @cached_property
+    def to_ones(self) -> tuple[Vector, Vector]:
+        """The solution for the border alone, and its image."""
+        ones = np.ones((len(self.free), 1))
+        v, images = self.solve_columns(ones, np.zeros_like(ones))
+        return v[:, 0], images[:, 0]
 
     def schur_complement(self, *, border: bool) -> Matrix:
         if not border:
-            return self.plain_schur_complement()
-        u, image = self._solution_for_ones()
+            return self.direct.plain_schur_complement()
+        u, image = self.to_ones
         missed = 1.0 - image[~self.free]
-        return self.plain_schur_complement() + np.outer(missed, missed / float(u.sum()))
+        plain = self.direct.plain_schur_complement()
+        return plain + np.outer(missed, missed / float(u.sum()))
 
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         if not border:
-            return self.plain_diagonals()
-        u, image = self._solution_for_ones()
+            return self.direct.plain_diagonals()
+        u, image = self.to_ones
         total = float(u.sum())
-        inverse, schur = self.plain_diagonals()
+        inverse, schur = self.direct.plain_diagonals()
         missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
         return inverse - u**2 / total, schur + missed
 
-    def plain_diagonals(self) -> tuple[Vector, Vector]:
-        """`diagonals` without a border."""
-        return Direct(self.gram, self.mu, self.free).plain_diagonals()
-
-    def plain_schur_complement(self) -> Matrix:
-        """`schur_complement` without a border."""
-        return Direct(self.gram, self.mu, self.free).plain_schur_complement()
+    @property
+    def direct(self) -> Direct:
+        """A Cholesky factor of A_FF itself, for what is no solve."""
+        return self if isinstance(self, Direct) else Direct(self.gram, self.mu, self.free)
 
 
 class Direct(_DenseFactor):
@@ -234,10 +238,10 @@ class Direct(_DenseFactor):
         x[self.rows] = solve_cholesky(self.lower, rhs[self.rows])
         return x
 
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve_columns(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         others = np.flatnonzero(~self.free)
         if 4 * len(others) > len(self.free) or not self.gram.is_well_conditioned(self.mu):
-            return super().solve(targets, fixed)
+            return super().solve_columns(targets, fixed)
         # Qv = target − μv on free rows: only the others need a product.
         known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
         v = self.solve_free(targets - known) + fixed
@@ -246,6 +250,7 @@ class Direct(_DenseFactor):
         return v, image
 
     def plain_diagonals(self) -> tuple[Vector, Vector]:
+        """`diagonals` without a border."""
         inverse, schur = np.zeros(len(self.gram)), np.zeros(len(self.gram))
         others = np.flatnonzero(~self.free)
         for start in range(0, len(others), BLOCK):
@@ -257,26 +262,13 @@ class Direct(_DenseFactor):
         return inverse, schur
 
     def plain_schur_complement(self) -> Matrix:
+        """`schur_complement` without a border."""
         others = np.flatnonzero(~self.free)
         half = submatrix(self.gram.matrix, others, self.rows).T
         half = solve_lower(self.lower, half, overwrite=True)
         out = submatrix(self.gram.matrix, others, others)
         out.flat[:: len(others) + 1] += self.mu[others]
         return out - half.T @ half
-
-
-class DirectSource:
-    """A fresh Cholesky factor for every pattern."""
-
-    def __init__(self, gram: DenseGram, mu: Vector) -> None:
-        self.gram, self.mu = gram, mu
-
-    def factor(self, free: Mask, likely_bound: Mask | None = None) -> Direct:
-        del likely_bound
-        return Direct(self.gram, self.mu, free)
-
-    def rescaled(self, mu: Vector) -> None:
-        """Nothing is kept that could serve another μ."""
 
 
 class HeadTail:
@@ -289,27 +281,22 @@ class HeadTail:
 
     A pattern that frees all of the head and some rows t of the tail needs only chol(S_tt),
     of the tail's size. A few rows of the head that become bound are held by multipliers; if
-    they are many, the factor is made anew.
+    they are many, the factor is made anew. Up to `small` free rows have a factor of their own.
     """
 
-    def __init__(self, gram: DenseGram, mu: Vector) -> None:
-        self.gram, self.mu = gram, mu
+    def __init__(self, gram: DenseGram, mu: Vector, small: int = SMALL) -> None:
+        self.gram, self.mu, self.small = gram, mu, small
         self.in_head = np.zeros(len(gram), dtype=bool)
         self.built = False
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> _DenseFactor:
-        if np.count_nonzero(free) <= SMALL:
+        if np.count_nonzero(free) <= self.small:
             return Direct(self.gram, self.mu, free)
         missing = np.count_nonzero(self.in_head & ~free)
         few = max(32, len(free) // 64) if self.gram.is_well_conditioned(self.mu) else 0
         if not self.built or missing > few:
             self._build(free if likely_bound is None else free & ~likely_bound)
         return _HeadTailFactor(self, free)
-
-    def rescaled(self, mu: Vector, last: Matrix | None = None) -> Shifted | None:
-        """The factor as a preconditioner, while it is a good one and products are dear."""
-        near = float(np.max(self.mu / mu)) < WELL_PRECONDITIONED
-        return Shifted(self, mu, last) if near and self.gram.coarse_step else None
 
     def _build(self, in_head: Mask) -> None:
         matrix = self.gram.matrix
@@ -368,9 +355,9 @@ class _HeadTailFactor(_DenseFactor):
             self.small = cholesky_in_place(np.ascontiguousarray(small))
 
     def solve_free(self, rhs: Matrix) -> Matrix:
-        return self.solve(rhs, np.zeros_like(rhs))[0]
+        return self.solve_columns(rhs, np.zeros_like(rhs))[0]
 
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
+    def solve_columns(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         source, keep = self.source, self.keep
         half = solve_lower(source.lower, targets[source.head])
         tail = fixed[source.tail]
@@ -397,17 +384,13 @@ class _HeadTailFactor(_DenseFactor):
         if len(self.rest):
             rows = source.tail[self.rest]
             known = targets[source.tail] - left
-            image[rows] = known[self.rest] + self._schur_rest(new)
+            padded = np.zeros((len(tail), new.shape[1]))
+            padded[keep] = new
+            image[rows] = known[self.rest] + multiply_symmetric(source.schur, padded)[self.rest]
             if multipliers is not None:
                 image[rows] += multiply(self.images[self.rest], multipliers)
         image -= self.mu[:, None] * v
         return v, image
-
-    def _schur_rest(self, new: Matrix) -> Matrix:
-        """S x on the rows of the tail that are not free, for x on those that are."""
-        padded = np.zeros((len(self.source.tail), new.shape[1]))
-        padded[self.keep] = new
-        return multiply_symmetric(self.source.schur, padded)[self.rest]
 
 
 class Inverse:
@@ -442,9 +425,6 @@ class Inverse:
             return Direct(self.gram, self.mu, free)
         return _InverseFactor(self, free)
 
-    def rescaled(self, mu: Vector) -> None:
-        """An inverse is that of one μ."""
-
     def product(self, targets: Vector) -> Vector:
         """P targets; the last one is kept, since one target meets many patterns."""
         if self.last is None or not np.array_equal(self.last[0], targets):
@@ -453,9 +433,10 @@ class Inverse:
 
 
 class _InverseFactor:
-    """v = P (target + E_N t) with t such that v_N = `fixed`; then Av = target + E_N t.
+    """v = P z with z = target + E_N t and t such that v_N = `fixed`; then Av = z.
 
-    For few rows N only those of P are touched.
+    With a border P stands for the first block of the inverse, and g Σv is added to v. For few
+    rows N only those of P are touched.
     """
 
     def __init__(self, source: Inverse, free: Mask) -> None:
@@ -463,17 +444,17 @@ class _InverseFactor:
         self.others = np.flatnonzero(~free)
         self.lower = cholesky_in_place(upper_submatrix(source.inverse, self.others))
 
-    def _solve(
-        self, targets: Vector, fixed: Vector, offset: Vector | float
-    ) -> tuple[Vector, Vector]:
-        """v = P z + offset with v_N = `fixed`, and z = target + E_N t."""
-        v, z = self.source.product(targets) + offset, targets.copy()
+    def solve(self, targets: Vector, fixed: Vector, total: float | None) -> Solved:
+        source = self.source
+        offset = 0.0 if total is None else source.unit * total
+        v, z = source.product(targets) + offset, targets.copy()
         if len(self.others):
             t = solve_cholesky(self.lower, (fixed - v)[self.others])
             v += self._spread(t)
             v[self.others] = fixed[self.others]
             z[self.others] += t
-        return v, z
+        b = 0.0 if total is None else float(source.unit @ z) - total / source.total
+        return v, z - self.mu * v - b, b
 
     def _spread(self, t: Vector) -> Vector:
         """P E_N t, by whichever of a gather and a full product reads less."""
@@ -482,20 +463,6 @@ class _InverseFactor:
         padded = np.zeros(len(self.free))
         padded[self.others] = t
         return multiply_symmetric(self.source.inverse, padded)
-
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
-        columns = zip(targets.T, fixed.T, strict=True)
-        pairs = [self._solve(target, known, 0.0) for target, known in columns]
-        v = np.stack([pair[0] for pair in pairs], axis=1)
-        return v, np.stack([pair[1] for pair in pairs], axis=1) - self.mu[:, None] * v
-
-    def solve_bordered(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        source = self.source
-        v, z = self._solve(targets, fixed, source.unit * total)
-        b = float(source.unit @ z) - total / source.total
-        return v, z - self.mu * v - b, b
 
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         del border  # it is part of the inverse
@@ -528,9 +495,6 @@ class Shifted:
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
         return _ShiftedFactor(self, free, self.base.factor(free, likely_bound))
-
-    def rescaled(self, mu: Vector) -> Shifted | None:
-        return self.base.rescaled(mu, self.last)
 
 
 class _ShiftedFactor(_DenseFactor):

@@ -11,7 +11,6 @@ whose matrix is a sum over rows: from one pattern to the next only rows that fli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,18 +24,12 @@ from activehuber.data.rows import (
     ArrayRows,
     Rows,
     Sums,
-    Work,
     automatic_block_size,
     few_blas_threads,
 )
 from activehuber.kernels.feature_maps import Basis, Given, Landmarks
-from activehuber.numerics.linalg import (
-    BreakdownError,
-    cholesky_in_place,
-    solve_cholesky,
-    solve_lower,
-    wide_product,
-)
+from activehuber.numerics import linalg
+from activehuber.operators.protocol import Gram, Solved, Source
 
 # Sums are mended while no more than this share of their rows flips, else made anew.
 MENDED_SHARE = 0.5
@@ -116,13 +109,7 @@ def as_given(psi: Matrix) -> FeatureMap:
 class OneBlock(ArrayRows):
     """Rows worked on all at once where they are: of few a thread is not worth its start."""
 
-    def run(
-        self,
-        work: Work,
-        shared: tuple[Any, ...] = (),
-        columns: Sequence[np.ndarray] = (),
-        chosen: np.ndarray | None = None,
-    ) -> tuple[np.ndarray | None, Sums]:
+    def run(self, work, shared=(), columns=(), chosen=None):
         return work(self.X if chosen is None else self.X[chosen], *shared, *columns)
 
 
@@ -230,7 +217,7 @@ class _Held:
     mean: Vector
 
 
-class FeatureGram:
+class FeatureGram(Gram):
     """Q on the labelled rows.
 
     Parameters
@@ -260,7 +247,6 @@ class FeatureGram:
         if rows.local and 8 * len(self) * features.basis.width <= HELD_BYTES:
             self._hold()
         self.basis = self.features.basis
-        self._diagonal: Vector | None = None
         self._held: _Held | None = None
         self._pulled: tuple[Vector, Vector] | None = None
         self.last: tuple[Vector, Vector] | None = None  # θ and v of the last answer
@@ -285,12 +271,10 @@ class FeatureGram:
     def __len__(self) -> int:
         return len(self.rows) if self.numbers is None else len(self.numbers)
 
-    @property
+    @cached_property
     def diagonal(self) -> Vector:
-        if self._diagonal is None:
-            matrix = self.features.to_functions(np.eye(self.basis.width))
-            self._diagonal = self.by_row(squared_norms, (self.basis, matrix, None, 0.0))
-        return self._diagonal
+        matrix = self.features.to_functions(np.eye(self.basis.width))
+        return self.by_row(squared_norms, (self.basis, matrix, None, 0.0))
 
     @property
     def missing(self) -> Vector:
@@ -321,10 +305,7 @@ class FeatureGram:
 
     def pull(self, u: Vector, chosen: np.ndarray | None = None) -> Vector:
         """Ψᵀu over the labelled rows, or over some of them by place."""
-        if chosen is None:
-            _, (image,) = self.rows.run(moments, (self.basis,), (u,), self.numbers)
-        else:
-            _, (image,) = self._run_some(moments, (self.basis,), u, chosen)
+        _, (image,) = self._run(moments, (self.basis,), u, chosen)
         return self.features.from_functions(image)
 
     def matvec(self, v: Vector, *, precise: bool = False) -> Vector:
@@ -332,7 +313,7 @@ class FeatureGram:
             return self.project(self.pull_of(v))
         assert isinstance(self.rows, OneBlock), "streamed features have the precision they have"
         psi, wide = self.rows.X, v.astype(np.longdouble)
-        return wide_product(psi, psi.T.astype(np.longdouble) @ wide).astype(np.float64)
+        return linalg.wide_product(psi, psi.T.astype(np.longdouble) @ wide).astype(np.float64)
 
     def pull_of(self, u: Vector) -> Vector:
         """Ψᵀu, touching only the rows on which u differs from the last one asked for."""
@@ -363,7 +344,7 @@ class FeatureGram:
         return float(middle @ middle)
 
     def magnitude(self, v: Vector) -> Vector:
-        _, (image,) = self.rows.run(absolute_moments, (self.basis,), (v,), self._numbers(None))
+        _, (image,) = self._run(absolute_moments, (self.basis,), v)
         back = self.features.to_functions(self.features.from_functions(image))
         return self.by_row(absolute_projection, (self.basis, back))
 
@@ -372,34 +353,21 @@ class FeatureGram:
         if self.in_one_block:
             return held_gram(self.rows.take(rows))
         if self._subset is None or not np.array_equal(self._subset[0], rows):
-            numbers = rows if self.numbers is None else self.numbers[rows]
             size = automatic_block_size(self.basis.width)
-            held = FeatureGram(ArrayRows(self.rows.take(numbers), size), None, self.features)
+            held = FeatureGram(
+                ArrayRows(self.rows.take(self._numbers(rows)), size), None, self.features
+            )
             held._hold()
             self._subset = rows.copy(), held
         return self._subset[1]
 
     def features_at(self, places: np.ndarray) -> Matrix:
         """Ψ on some of the labelled rows, shape (k, p)."""
-        values, _ = self.rows.run(features_of, (self.features,), (), self._numbers(places))
-        assert values is not None
-        return values
+        return self.by_row(features_of, (self.features,), self._numbers(places))
 
-    def shared(self) -> FeatureGram:
-        return self  # what two targets have in common, the sums, it keeps anyway
-
-    def is_well_conditioned(self, mu: Vector) -> bool:
-        del mu  # θ does not cancel
-        return True
-
-    def source(self, mu: Vector) -> FeatureSource:
+    def source(self, mu: Vector, near: Source | None = None) -> FeatureSource:
+        del near  # a new one is made at once: the sums are the gram's
         return FeatureSource(self, mu)
-
-    direct_source = source
-
-    def inverse_source(self, mu: Vector, *, border: bool) -> FeatureSource:
-        del border
-        return self.source(mu)
 
     def sums(self, free: Mask, omega: Vector) -> tuple[Matrix, Vector]:
         """Ψᵀ diag(ω) Ψ and Ψᵀω over the free rows; do not write into them."""
@@ -427,31 +395,33 @@ class FeatureGram:
         return self._held.matrix, self._held.mean
 
     def _gram_sums(self, chosen: np.ndarray, weights: Vector) -> tuple[Matrix, Vector]:
-        _, (matrix, mean) = self._run_some(gram_sums, (self.features,), weights, chosen)
+        _, (matrix, mean) = self._run(gram_sums, (self.features,), weights, chosen)
         return matrix, mean
 
     def few_threads(self) -> Any:
         """A context for algebra of the size of the features."""
         return nullcontext() if self.in_one_block else few_blas_threads(self.basis.width)
 
-    def _run_some(self, work, shared, values: Vector, chosen: np.ndarray) -> Any:
-        """A pass over some labelled rows; of many of them zeros make a pass over all."""
-        if 2 * len(chosen) < len(self):
-            return self.rows.run(work, shared, (values,), self._numbers(chosen))
-        everywhere = np.zeros(len(self))
-        everywhere[chosen] = values
-        return self.rows.run(work, shared, (everywhere,), self.numbers)
+    def _run(self, work, shared, values: Vector, chosen: np.ndarray | None = None) -> Any:
+        """A pass over all labelled rows or some; of many of them zeros make a pass over all."""
+        if chosen is not None:
+            if 2 * len(chosen) < len(self):
+                return self.rows.run(work, shared, (values,), self._numbers(chosen))
+            given, values = values, np.zeros(len(self))
+            values[chosen] = given
+        return self.rows.run(work, shared, (values,), self.numbers)
 
-    def by_row(self, work, shared) -> np.ndarray:
-        values, _ = self.rows.run(work, shared, (), self._numbers(None))
+    def by_row(self, work, shared, numbers: np.ndarray | None = None) -> np.ndarray:
+        """What a pass says of every labelled row, or of the rows of some numbers."""
+        values, _ = self.rows.run(
+            work, shared, (), self.numbers if numbers is None else numbers
+        )
         assert values is not None
         return values
 
-    def _numbers(self, chosen: np.ndarray | None) -> np.ndarray | None:
-        """Row numbers of some labelled rows by place, or of all of them."""
-        if chosen is None or self.numbers is None:
-            return self.numbers if chosen is None else chosen
-        return self.numbers[chosen]
+    def _numbers(self, places: np.ndarray) -> np.ndarray:
+        """Row numbers of some labelled rows."""
+        return places if self.numbers is None else self.numbers[places]
 
 
 def held_gram(psi: Matrix) -> FeatureGram:
@@ -472,11 +442,8 @@ class FeatureSource:
         hessian = matrix / self.unit
         hessian.flat[:: len(hessian) + 1] += 1.0
         with self.gram.few_threads():
-            lower = cholesky_in_place(hessian)
+            lower = linalg.cholesky_in_place(hessian)
         return FeatureFactor(self, free, lower, mean / self.unit)
-
-    def rescaled(self, mu: Vector) -> None:
-        """A new source is made at once: the sums are the gram's."""
 
 
 class FeatureFactor:
@@ -495,50 +462,34 @@ class FeatureFactor:
         self.free, self.lower, self.mean = free, lower, mean
         self.weight = np.where(free, 1.0 / self.mu, 0.0)
         self.total = float(self.weight.sum())
-        self.of_ones: tuple[Vector, float] | None = None
 
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
-        columns = [
-            self._answer(target, kept, None)[:2]
-            for target, kept in zip(targets.T, fixed.T, strict=True)
-        ]
-        v, fitted = (np.stack(each, axis=1) for each in zip(*columns, strict=True))
-        return v, fitted
-
-    def solve_bordered(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        return self._answer(targets, fixed, total)
-
-    def _answer(
-        self, targets: Vector, fixed: Vector, total: float | None
-    ) -> tuple[Vector, Vector, float]:
+    def solve(self, targets: Vector, fixed: Vector, total: float | None) -> Solved:
         """By the primal unknowns θ, which do not cancel however small μ is."""
         u = self.weight * targets + fixed
         pull = self.gram.pull_of(self.unit * u) / self.unit
         theta, b = self.solve_primal(pull, None if total is None else float(u.sum()) - total)
         fitted = self.gram.project(theta)
         v = self.weight * (targets - b - fitted) + fixed
-        self.gram.last = theta, v
+        self.gram.last = None if total is None else (theta, v)
         return v, fitted, b
 
     def solve_primal(self, pull: Vector, constant: float | None) -> tuple[Vector, float]:
         """θ and b with Hθ + mb = pull and mᵀθ + b Σ1/μ = constant; b = 0 if that is None."""
-        theta = solve_cholesky(self.lower, pull)
+        theta = linalg.solve_cholesky(self.lower, pull)
         if constant is None:
             return theta, 0.0
-        to_ones, left = self._ones()
+        to_ones, left = self._ones
         b = (constant - float(self.mean @ theta)) / left
         return theta - b * to_ones, b
 
+    @cached_property
     def _ones(self) -> tuple[Vector, float]:
-        if self.of_ones is None:
-            to_ones = solve_cholesky(self.lower, self.mean)
-            left = self.total - float(self.mean @ to_ones)
-            if not left > 0.0:
-                raise BreakdownError("the constant cannot be told from the features")
-            self.of_ones = to_ones, left
-        return self.of_ones
+        """H⁻¹m and Σ1/μ − mᵀH⁻¹m."""
+        to_ones = linalg.solve_cholesky(self.lower, self.mean)
+        left = self.total - float(self.mean @ to_ones)
+        if not left > 0.0:
+            raise linalg.BreakdownError("the constant cannot be told from the features")
+        return to_ones, left
 
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         variance = self.variance(self.gram, border=border)
@@ -550,20 +501,20 @@ class FeatureFactor:
         if len(others) == 0:
             return np.empty((0, 0))
         psi = self.gram.features_at(others)
-        half = solve_lower(self.lower, psi.T)
+        half = linalg.solve_lower(self.lower, psi.T)
         out = half.T @ half + np.diag(self.mu[others])
         if not border:
             return out
-        to_ones, left = self._ones()
+        to_ones, left = self._ones
         missed = 1.0 - psi @ to_ones
         return out + np.outer(missed, missed / left)
 
     def variance(self, gram: FeatureGram, *, border: bool) -> Vector:
         """aᵀ H⁻¹ a on the rows of a Gram matrix of the same features, a = Ψ(x) or (Ψ(x), 1)."""
         with gram.few_threads():
-            half = solve_lower(self.lower, np.eye(len(self.lower)), transposed=True)
+            half = linalg.solve_lower(self.lower, np.eye(len(self.lower)), transposed=True)
             matrix = gram.features.to_functions(half)
         edge, scale = None, 0.0
         if border:
-            edge, scale = solve_lower(self.lower, self.mean), 1.0 / self._ones()[1]
+            edge, scale = linalg.solve_lower(self.lower, self.mean), 1.0 / self._ones[1]
         return gram.by_row(squared_norms, (gram.basis, matrix, edge, scale))

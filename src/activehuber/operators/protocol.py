@@ -10,28 +10,24 @@ A_FF⁻¹ for the rows F that are free in the present pattern. A *gram* holds Q;
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
 
+# v, Qv and b.
+Solved: TypeAlias = tuple[Vector, Vector, float]
+
 
 class Factor(Protocol):
     """A_FF⁻¹ for one set F of free rows."""
 
-    def solve(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
-        """v and Qv with (Qv)_i + μ_i v_i = target_i on free rows, v = fixed elsewhere.
+    def solve(self, targets: Vector, fixed: Vector, total: float | None) -> Solved:
+        """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows, v = fixed elsewhere.
 
-        All arrays have shape (l, k); `fixed` is zero on free rows.
+        b is such that Σ v = total, or 0 if that is None; `fixed` is zero on free rows.
         """
-        ...
-
-    def solve_bordered(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
-        """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows and Σ v = total."""
-        ...
 
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         """(A_FF⁻¹)_ii on free rows and Q_ii − Q_iF A_FF⁻¹ Q_Fi elsewhere.
@@ -40,7 +36,6 @@ class Factor(Protocol):
         shape (l,), each zero where the other is meant. May use up the factor: ask for it
         last.
         """
-        ...
 
     def schur_complement(self, *, border: bool) -> Matrix:
         """A_RR − Q_RF A_FF⁻¹ Q_FR for the r rows R that are not free, shape (r, r).
@@ -48,7 +43,6 @@ class Factor(Protocol):
         Times τ² it is their covariance given the free rows, in a Gaussian process. With a
         border as in `diagonals`.
         """
-        ...
 
 
 class Source(Protocol):
@@ -58,10 +52,6 @@ class Source(Protocol):
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor: ...
 
-    def rescaled(self, mu: Vector) -> Source | None:
-        """A source for another μ on top of this one; None where a new one costs no more."""
-        ...
-
 
 class Gram(Protocol):
     """Q, symmetric positive semi-definite, of shape (l, l)."""
@@ -69,7 +59,6 @@ class Gram(Protocol):
     @property
     def matrix(self) -> Matrix | None:
         """Q where it is held as a C-ordered matrix; None where it is held by features."""
-        ...
 
     @property
     def diagonal(self) -> Vector: ...
@@ -77,46 +66,44 @@ class Gram(Protocol):
     @property
     def missing(self) -> Vector:
         """Prior variance that Q leaves out of the kernel's, above the median, shape (l,)."""
-        ...
 
     @property
     def coarse_step(self) -> int:
         """Stride of the labels solved first to guess the pattern of all; 0: none are."""
-        ...
 
     def __len__(self) -> int: ...
 
     def matvec(self, v: Vector, *, precise: bool = False) -> Vector:
         """Q v; `precise` sums in extended precision, where the machine has it."""
-        ...
 
     def magnitude(self, v: Vector) -> Vector:
         """|Q||v| or a little more: the yardstick of rounding in `matvec`."""
-        ...
 
     def mean(self, share: Vector) -> float:
         """shareᵀ Q share, the mean of Q for shares that sum to one."""
-        ...
 
     def subset(self, rows: np.ndarray) -> Gram: ...
 
     def shared(self) -> Gram:
-        """The same for several targets, which find factors made for one μ again."""
-        ...
+        """The same for several targets, which find what was made for one μ again."""
+        return self
 
     def is_well_conditioned(self, mu: Vector) -> bool:
         """Whether solves by way of parts of A⁻¹ can be trusted."""
-        ...
+        del mu
+        return True
 
-    def source(self, mu: Vector) -> Source: ...
+    def source(self, mu: Vector, near: Source | None = None) -> Source:
+        """A source for one μ, on top of one for a `near` μ where a new one costs more."""
 
     def direct_source(self, mu: Vector) -> Source:
         """A source for one pattern that also needs its diagonals."""
-        ...
+        return self.source(mu)
 
     def inverse_source(self, mu: Vector, *, border: bool) -> Source:
         """A source for many patterns that each need their diagonals.
 
-        With a border only `solve_bordered` and bordered diagonals may be asked for.
+        With a border every `solve` has a total, and only bordered diagonals may be asked for.
         """
-        ...
+        del border
+        return self.source(mu)

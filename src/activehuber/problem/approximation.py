@@ -17,21 +17,14 @@ import numpy as np
 
 from activehuber._typing import Matrix, Vector
 from activehuber.data.rows import ArrayRows, Rows, Sums, automatic_block_size
-from activehuber.kernels import landmark_choice
-from activehuber.kernels.feature_maps import (
-    Basis,
-    Columns,
-    Landmarks,
-    drawn,
-    landmarks,
-    random_fourier_features,
-)
+from activehuber.kernels import feature_maps, landmark_choice
+from activehuber.kernels.feature_maps import Basis
 from activehuber.kernels.kernel import LARGEST_FEATURE, Kernel, check_widths, gamma_of_variance
 from activehuber.loss import huber
 from activehuber.numerics.linalg import cholesky_in_place, solve_cholesky, solve_lower
 from activehuber.operators.features import FeatureGram, FeatureMap, gram_sums, moments
-from activehuber.problem.certificate import SETTLED, Optimality, scale_of
-from activehuber.problem.problem import EPSILON, Minimiser, Problem
+from activehuber.problem.certificate import SETTLED, Certificate, certified, scale_of
+from activehuber.problem.problem import EPSILON, Problem, Solution
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,7 @@ def build_basis(
     """
     # FourierFeatures have a generator of their own: they do not depend on the number of rows.
     of_rows, of_waves = (np.random.default_rng([approximation.seed, part]) for part in (0, 1))
-    numbers = drawn(len(rows), approximation.n_components, of_rows)
+    numbers = feature_maps.drawn(len(rows), approximation.n_components, of_rows)
     sample = rows.take(numbers)
     functions: list[Any] = []
     if approximation.kind == "nystrom":
@@ -87,16 +80,16 @@ def build_basis(
     for kernel, own in zip(kernels, columns, strict=True):
         chosen = _of_view(sample, own)
         if approximation.kind == "nystrom":
-            functions.append(landmarks(kernel, _of_view(marks, own)))
+            functions.append(feature_maps.landmarks(kernel, _of_view(marks, own)))
         elif approximation.kind == "fourier":
             functions.append(
-                random_fourier_features(
+                feature_maps.random_fourier_features(
                     kernel, chosen.shape[1], approximation.n_components, of_waves
                 )
             )
         else:
             centre = chosen.mean(axis=0) if fit_intercept else np.zeros(chosen.shape[1])
-            functions.append(Columns(centre, kernel.name == "cosine"))
+            functions.append(feature_maps.Columns(centre, kernel.name == "cosine"))
     return Basis(tuple(columns), tuple(functions)), sample
 
 
@@ -123,13 +116,13 @@ def _landmark_rows(
     if not n_candidates:
         return sample
     rng = np.random.default_rng([approximation.seed, 2])
-    others = np.setdiff1d(drawn(len(rows), n_candidates - wanted, rng), numbers)
-    looked_at = labelled[drawn(len(labelled), n_looked_at, rng)]
+    others = np.setdiff1d(feature_maps.drawn(len(rows), n_candidates - wanted, rng), numbers)
+    looked_at = labelled[feature_maps.drawn(len(labelled), n_looked_at, rng)]
     taken = rows.take(np.concatenate([others, looked_at]))
     candidates, seen = np.concatenate([sample, taken[: len(others)]]), taken[len(others) :]
     functions = np.zeros((len(seen), len(candidates)))
     for kernel, own in zip(kernels, columns, strict=True):
-        functions += Landmarks(kernel, _of_view(candidates, own))(_of_view(seen, own))
+        functions += kernel.between(_of_view(seen, own), _of_view(candidates, own))
     if not np.all(np.isfinite(functions)):
         return sample  # which says so
     chosen = landmark_choice.forward_choice(functions, labels[looked_at], wanted)
@@ -227,26 +220,22 @@ class BlockReduction:
 
     extended_precision = False
 
-    def pulls(self, v: Vector) -> tuple[Vector, Vector]:
-        """vᵀf^α and vᵀf^α/c^α, each of shape (m,)."""
+    def products(self, v: Vector) -> Vector:
+        """vᵀf^α with agreement, else vᵀf^α/c^α, shape (m,)."""
         basis, lower = self.expansion.basis, self.expansion.lower
         places = basis.places
         plain = FeatureMap(basis, np.ones(len(places)))
         _, (image,) = self.expansion.rows.run(moments, (basis,), (v,), self.labelled)
         own = plain.from_functions(image)
         sources = own.copy()
-        coupled = self.expansion.coupling > 0.0
-        if coupled:
+        if self.expansion.coupling > 0.0:
             for c, place in zip(self.weights, places, strict=True):
                 sources[place] *= c
         answer = sources if lower is None else solve_cholesky(lower, sources)
-        products = np.array([own[place] @ answer[place] for place in places])
-        if coupled:
-            return products, products / np.maximum(self.weights, np.finfo(float).tiny ** 0.5)
-        return self.weights * products, products
+        return np.array([own[place] @ answer[place] for place in places])
 
     def start(
-        self, problem: Problem, solution: Minimiser, level: float, *, precise: bool = False
+        self, problem: Problem, solution: Solution, level: float, *, precise: bool = False
     ) -> BasisState:
         """θ of a solution at ξ = `level`; passes have one precision."""
         del precise
@@ -254,7 +243,7 @@ class BlockReduction:
         return self.look(problem, solution, level, theta, solution.intercept)
 
     def look(
-        self, problem: Problem, solution: Minimiser, level: float, theta: Vector, b: float
+        self, problem: Problem, solution: Solution, level: float, theta: Vector, b: float
     ) -> BasisState:
         """One pass: residuals and gradient at θ and b."""
         gram, weights = self.gram, np.where(problem.active, 1.0 / problem.mu, 0.0)
@@ -324,20 +313,15 @@ def graph_penalty(
         for place, phi, M in zip(basis.places, views, graphs, strict=True):
             inner = phi.T @ (M @ phi)
             penalty[place, place] += 0.5 * scale * (inner + inner.T)
-    if agreement > 0.0:
-        penalty += agreement * _disagreement(basis, rows)
+    if agreement > 0.0:  # Σ_{α<β} |f^α − f^β|² over all rows as a form in the coefficients
+        m = len(basis.places)
+        everything = FeatureMap(basis, np.ones(m))
+        _, (inner, _mean) = rows.run(gram_sums, (everything,), (np.ones(len(rows)),))
+        form = -inner
+        for place in basis.places:
+            form[place, place] = (m - 1) * inner[place, place]
+        penalty += agreement * form
     return penalty
-
-
-def _disagreement(basis: Basis, rows: Rows) -> Matrix:
-    """Σ_{α<β} |f^α − f^β|² over all rows as a form in the coefficients."""
-    m = len(basis.places)
-    everything = FeatureMap(basis, np.ones(m))
-    _, (inner, _mean) = rows.run(gram_sums, (everything,), (np.ones(len(rows)),))
-    form = -inner
-    for place in basis.places:
-        form[place, place] = (m - 1) * inner[place, place]
-    return form
 
 
 # --- the way to certified coefficients --------------------------------------------------
@@ -379,7 +363,7 @@ class BasisState:
 
     reduction: BlockReduction
     problem: Problem
-    solution: Minimiser
+    solution: Solution
     level: float
     theta: Vector
     intercept: float
@@ -427,7 +411,7 @@ class BasisState:
         """Itself: b is corrected along with θ."""
         yield self
 
-    def optimality(self, threshold: float, centre: float) -> Optimality:
+    def certificate(self, threshold: float, centre: float) -> Certificate:
         """Duality gap and violation of the approximated problem, from θ and b.
 
         With w = ψ(r)/μ as the dual point, g = θ − Ψᵀw and e = Σ w, which a shift of w along the
@@ -451,7 +435,7 @@ class BasisState:
         total = float(np.sum(1.0 / problem.mu[problem.active]))
         digit = EPSILON * (self.magnitude + total * abs(centre))
         length = np.sqrt(self._mean_diagonal())
-        return Optimality(
+        return certified(
             objective=2.0 * problem.alpha * (self.loss + 0.5 * float(self.theta @ self.theta)),
             gap=2.0 * problem.alpha * gap,
             violation=max(0.0, float(np.linalg.norm(g)) - 4.0 * digit * length),

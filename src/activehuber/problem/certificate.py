@@ -1,7 +1,7 @@
 """How near the optimum coefficients are: duality gap and KKT residual, from them alone.
 
 What has to be said of coefficients is the same wherever they live, on the rows of an expansion
-(`row_optimality`, Theorem 1) or in a finite basis (`approximation`): J, the gap to a dual
+(`row_certificate`, Theorem 1) or in a finite basis (`approximation`): J, the gap to a dual
 point, by how much the optimality conditions are violated, and how much of that is rounding.
 """
 
@@ -40,42 +40,6 @@ class Certificate:
     duality_gap: float
     kkt_residual: float
     kkt_rounding: float
-
-
-@dataclass(frozen=True)
-class Optimality:
-    """What is left of the optimality conditions at some coefficients.
-
-    Attributes
-    ----------
-    objective, gap : float
-        J, and J minus the dual value.
-    violation, rounding : float
-        The largest violation of stationarity beyond four times its rounding, and the rounding.
-    unit : float
-        What both come to if all labels are off by one to one side.
-    balance : float
-        |Σ s ψ|/S beyond rounding; 0 without intercept.
-    scale : float
-        The unit of the labels; see `scale_of`.
-    """
-
-    objective: float
-    gap: float
-    violation: float
-    rounding: float
-    unit: float
-    balance: float
-    scale: float
-
-    def certificate(self) -> Certificate:
-        """The figures relative to the labels and to J."""
-        pull = self.unit * self.scale
-        kkt = max(_relative(self.violation, pull), _relative(self.balance, self.scale))
-        rounding = self.rounding / pull if pull > 0.0 else 0.0
-        return Certificate(
-            self.objective, relative_gap(self.gap, self.objective), kkt, rounding
-        )
 
 
 @dataclass(frozen=True)
@@ -123,9 +87,39 @@ class Evaluation:
     penalty_magnitude: Matrix
 
 
-def row_optimality(
+def certified(
+    objective: float,
+    gap: float,
+    violation: float,
+    rounding: float,
+    unit: float,
+    balance: float,
+    scale: float,
+) -> Certificate:
+    """What is left of the optimality conditions, relative to the labels and to J.
+
+    Parameters
+    ----------
+    objective, gap : float
+        J, and J minus the dual value.
+    violation, rounding : float
+        The largest violation of stationarity beyond four times its rounding, and the rounding.
+    unit : float
+        What both come to if all labels are off by one to one side.
+    balance : float
+        |Σ s ψ|/S beyond rounding; 0 without intercept.
+    scale : float
+        The unit of the labels; see `scale_of`.
+    """
+    pull = unit * scale
+    kkt = max(_relative(violation, pull), _relative(balance, scale))
+    allowed = rounding / pull if pull > 0.0 else 0.0
+    return Certificate(objective, relative_gap(gap, objective), kkt, allowed)
+
+
+def row_certificate(
     evaluation: Evaluation, objective: Objective, intercept: float, threshold: float
-) -> Optimality:
+) -> Certificate:
     """Theorem 1 on the rows of an expansion.
 
     E = 2Sλ w + 2Sγ M K w − c (s∘ψ),        |Σ s ψ| = 0 with intercept
@@ -159,7 +153,7 @@ def row_optimality(
     norm += float(np.sum(evaluation.values * evaluation.penalty_gradient))
     slack = 4.0 * (rounding[use] @ np.abs(c)) / float(c @ c) / s
     dual = _dual_point((left[use] @ c) / float(c @ c) / s, slack, residuals, threshold)
-    return Optimality(
+    return certified(
         objective=loss + norm,
         gap=_gap(residuals, dual, s, threshold) / total,
         violation=float(np.max(np.maximum(np.abs(left - right) - 4.0 * rounding, 0.0))),

@@ -16,39 +16,55 @@ have v_i = ±ξ/μ_i, rows out of use have v_i = 0; Σ v = 0 with an intercept.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from enum import Enum
+from typing import Any
 
 import numpy as np
 
 from activehuber._typing import Mask, Vector
 from activehuber.loss import huber
-from activehuber.operators.protocol import Factor, Gram
+from activehuber.operators.protocol import Factor, Gram, Solved
 
 EPSILON = float(np.finfo(np.float64).eps)
 
 
-class Minimiser(Protocol):
-    """What is needed of a solution to have its residuals and coefficients."""
+class Status(Enum):
+    """How a solve ended; the text is meant for the user."""
 
-    @property
-    def v(self) -> Vector:
-        """Dual variables, shape (l,)."""
+    CONVERGED = "the optimality conditions hold"
+    STALLED = (
+        "rounding stops the search before the optimality conditions hold to the tolerance; "
+        "use a larger alpha or threshold, or standardise the features"
+    )
+    OUT_OF_STEPS = "max_iter Newton steps were not enough; raise max_iter"
 
-    @property
-    def fitted(self) -> Vector:
-        """Qv, shape (l,)."""
 
-    @property
-    def intercept(self) -> float:
-        """b."""
+@dataclass(frozen=True)
+class Solution:
+    """A minimiser of Φ.
 
-    @property
-    def free(self) -> Mask:
-        """Labels in use with |r| <= ξ, shape (l,)."""
+    Attributes
+    ----------
+    v : ndarray of shape (l,)
+        Dual variables, v = ψ(r)/μ.
+    fitted : ndarray of shape (l,)
+        Q v.
+    intercept : float
+    free : ndarray of shape (l,), bool
+        Labels in use with |r| <= ξ.
+    n_iter : int
+    status : Status
+    factor : Factor or None
+        The factor of the last pattern; None if no label is free.
+    """
 
-    @property
-    def factor(self) -> Any:
-        """The factor of that pattern; None if no label is free."""
+    v: Vector
+    fitted: Vector
+    intercept: float
+    free: Mask
+    n_iter: int
+    status: Status
+    factor: Any
 
 
 @dataclass(frozen=True)
@@ -101,7 +117,7 @@ class Problem:
             active=self.active[rows],
         )
 
-    def residuals(self, solution: Minimiser) -> Vector:
+    def residuals(self, solution: Solution) -> Vector:
         """r = y − b − Qv of a solution, shape (l,)."""
         return self.y - solution.intercept - solution.fitted
 
@@ -119,12 +135,9 @@ class Problem:
 
     def solve_with(
         self, factor: Factor, targets: Vector, fixed: Vector, total: float = 0.0
-    ) -> tuple[Vector, Vector, float]:
+    ) -> Solved:
         """v, Qv and b with (Qv)_i + μ_i v_i + b = target_i on free rows and Σ v = total.
 
         Rows that are not free keep v = `fixed`. Without an intercept b = 0 and Σ v is free.
         """
-        if not self.fit_intercept:
-            v, fitted = factor.solve(targets[:, None], fixed[:, None])
-            return v[:, 0], fitted[:, 0], 0.0
-        return factor.solve_bordered(targets, fixed, total)
+        return factor.solve(targets, fixed, total if self.fit_intercept else None)

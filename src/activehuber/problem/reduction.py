@@ -22,21 +22,15 @@ from activehuber._typing import Matrix, Vector
 from activehuber.kernels.kernel import Kernel
 from activehuber.operators.features import held_gram
 from activehuber.operators.protocol import Gram
+from activehuber.problem import smoothing
 from activehuber.problem.certificate import (
     SETTLED,
+    Certificate,
     Evaluation,
     Objective,
-    Optimality,
-    row_optimality,
+    row_certificate,
 )
-from activehuber.problem.problem import Minimiser, Problem
-from activehuber.problem.smoothing import (
-    ExpandedView,
-    Smoother,
-    centred,
-    gram_features,
-    smoother_of,
-)
+from activehuber.problem.problem import Problem, Solution
 
 
 @dataclass(frozen=True)
@@ -55,11 +49,11 @@ class Expansion:
     smoother : Smoother
     """
 
-    parts: tuple[ExpandedView, ...]
+    parts: tuple[smoothing.ExpandedView, ...]
     alpha: float
     ratio: float
     coupling: float
-    smoother: Smoother
+    smoother: smoothing.Smoother
 
     def __len__(self) -> int:
         return len(self.parts[0].operator)
@@ -149,40 +143,34 @@ class Reduction:
         source[self.labelled] = np.outer(v, self.weights)
         return source
 
-    def pulls(self, v: Vector) -> tuple[Vector, Vector]:
-        """vᵀf^α and vᵀf^α/c^α on labelled rows, each of shape (m,)."""
-        smooth, c = self.expansion.smoother.smooth, self.weights
+    def products(self, v: Vector) -> Vector:
+        """vᵀf^α on labelled rows with agreement, else vᵀf^α/c^α, shape (m,)."""
+        smooth = self.expansion.smoother.smooth
         if self.expansion.coupling > 0.0:
-            products = v @ smooth(self.sources(v))[self.labelled]
-            return products, products / np.maximum(c, np.finfo(np.float64).tiny ** 0.5)
+            return v @ smooth(self.sources(v))[self.labelled]
         # f^α/c^α = S^α v does not need c^α, which may be zero.
-        unit = replace(self, weights=np.ones_like(c))
-        pulls = v @ smooth(unit.sources(v))[self.labelled]
-        return c * pulls, pulls
+        unit = replace(self, weights=np.ones_like(self.weights))
+        return v @ smooth(unit.sources(v))[self.labelled]
 
     def expand(self, v: Vector) -> Matrix:
         """Coefficients w of shape (n, m) for dual variables v of shape (l,)."""
         expansion, source = self.expansion, self.sources(v)
-        w = self._back(source)
+        w = self.back(source)
         if not expansion.plain:
             # Refinement: at large κ the difference x − κMf loses digits.
             for _ in range(2):
-                w = w + self._back(source - w - expansion.penalise(expansion.values(w)))
+                w = w + self.back(source - w - expansion.penalise(expansion.values(w)))
         return w
 
-    def expand_change(self, change: Vector) -> Matrix:
-        """Change of w for a small change of v; rounding is relative to the change."""
-        return self._back(self.sources(change))
-
-    def _back(self, source: Matrix) -> Matrix:
-        """The w that belongs to given sources."""
+    def back(self, source: Matrix) -> Matrix:
+        """The w that belongs to given sources; its rounding is relative to them."""
         expansion = self.expansion
         if expansion.plain:
             return source
         return source - expansion.penalise(expansion.smoother.smooth(source))
 
     def start(
-        self, problem: Problem, solution: Minimiser, level: float, *, precise: bool = False
+        self, problem: Problem, solution: Solution, level: float, *, precise: bool = False
     ) -> RowState:
         """The coefficients of a solution at ξ = `level`, with products of K that precise."""
         coefficients = self.expand(solution.v)
@@ -201,8 +189,8 @@ class Reduction:
         Cholesky factor.
         """
         assert self.gram.matrix is not None
-        features = gram_features(self.gram.matrix)
-        return replace(self, gram=held_gram(centred(features, fit_intercept)))
+        features = smoothing.gram_features(self.gram.matrix)
+        return replace(self, gram=held_gram(smoothing.centred(features, fit_intercept)))
 
 
 @dataclass(frozen=True)
@@ -222,7 +210,7 @@ class RowState:
 
     reduction: Reduction
     problem: Problem
-    solution: Minimiser
+    solution: Solution
     level: float
     precise: bool
     v: Vector
@@ -260,7 +248,7 @@ class RowState:
         change, image, shift = problem.solve_with(
             self.solution.factor, self.errors, np.zeros_like(self.v), -float(self.v.sum())
         )
-        w = self.coefficients + reduction.expand_change(change)
+        w = self.coefficients + reduction.back(reduction.sources(change))
         parts = reduction.expansion.values(w, precise=self.precise)
         moved = reduction.fitted(parts) - reduction.fitted(self.parts)
         b = self.intercept + shift + problem.constant(image - moved)
@@ -293,7 +281,7 @@ class RowState:
         trust = np.where(self.solution.free, (np.min(sizes) / sizes) ** 2, 0.0)
         yield replace(balanced, intercept=b + float(balanced.errors @ trust / trust.sum()))
 
-    def optimality(self, threshold: float, centre: float) -> Optimality:
+    def certificate(self, threshold: float, centre: float) -> Certificate:
         """Theorem 1 for labels from which `centre` was taken off."""
         reduction, problem = self.reduction, self.problem
         y, weights = np.zeros((2, len(reduction.expansion)))
@@ -302,11 +290,11 @@ class RowState:
         objective = Objective(
             y, weights, problem.alpha, reduction.weights, problem.fit_intercept
         )
-        return row_optimality(self._evaluate(), objective, self.intercept + centre, threshold)
+        return row_certificate(self._evaluate(), objective, self.intercept + centre, threshold)
 
 
 def expand_views(
-    parts: Sequence[ExpandedView],
+    parts: Sequence[smoothing.ExpandedView],
     *,
     alpha: float,
     manifold: float,
@@ -325,5 +313,5 @@ def expand_views(
     """
     ratio = manifold / alpha
     coupling = agreement / alpha if len(parts) > 1 else 0.0
-    smoother = smoother_of(parts, ratio, coupling, exact=exact)
+    smoother = smoothing.smoother_of(parts, ratio, coupling, exact=exact)
     return Expansion(tuple(parts), alpha, ratio, coupling, smoother)

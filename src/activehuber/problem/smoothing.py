@@ -27,22 +27,8 @@ import numpy as np
 from scipy import sparse
 
 from activehuber._typing import Matrix, Vector
-from activehuber.kernels.kernel import Kernel
-from activehuber.numerics.linalg import (
-    BreakdownError,
-    add_multiple,
-    cholesky_in_place,
-    cross_product,
-    inverse_in_place,
-    multiply,
-    multiply_symmetric,
-    pivoted_cholesky,
-    solve_cholesky,
-    solve_general,
-    solve_lower,
-    symmetrise,
-    upper_inverse_in_place,
-)
+from activehuber.kernels.kernel import STATIONARY_KERNELS, Kernel
+from activehuber.numerics import linalg
 from activehuber.operators.dense import DenseGram, submatrix
 from activehuber.operators.features import held_gram
 from activehuber.operators.protocol import Gram
@@ -85,20 +71,21 @@ class ExpandedView:
 
 
 class Smoother(Protocol):
-    """Sources to smooth functions, for fixed penalties."""
+    """Sources to smooth functions, for fixed penalties.
 
-    @property
-    def rough(self) -> bool:
-        """Whether penalties are factored only roughly, for refinement to mend."""
-        ...
+    Attributes
+    ----------
+    rough : bool
+        Whether penalties are factored only roughly, for refinement to mend.
+    """
+
+    rough: bool = False
 
     def smooth(self, sources: Matrix) -> Matrix:
         """f of shape (n, m) for sources of shape (n, m)."""
-        ...
 
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
         """Q = Σ over views of the fitted values at labelled rows, for weights c."""
-        ...
 
 
 # --- building ---------------------------------------------------------------------------
@@ -125,7 +112,7 @@ def build_part(
     bound = kernel.rank_bound(X.shape[1])
     few = bound is not None and bound <= LOW_RANK_SHARE * len(X)
     features = gram_features(matrix) if few or needs_features else None
-    operator = DenseGram(matrix, nonnegative=kernel.is_nonnegative)
+    operator = DenseGram(matrix, nonnegative=kernel.name in STATIONARY_KERNELS)
     return ExpandedView(operator, features, penalty)
 
 
@@ -144,10 +131,8 @@ def smoother_of(
 
 def _are_narrow(parts: Sequence[ExpandedView]) -> bool:
     """Whether all views together have few features."""
-    if any(part.features is None for part in parts):
-        return False
-    total = sum(part.features.shape[1] for part in parts if part.features is not None)
-    return total <= LOW_RANK_SHARE * len(parts[0].operator)
+    widths = [np.inf if part.features is None else part.features.shape[1] for part in parts]
+    return sum(widths) <= LOW_RANK_SHARE * len(parts[0].operator)
 
 
 def check_range(largest: float) -> None:
@@ -165,8 +150,8 @@ def check_gram_matrix(matrix: Matrix) -> None:
     lifted = matrix.copy()
     lifted.flat[:: len(matrix) + 1] += 1e-8 * max(float(np.max(np.diagonal(matrix))), TINY)
     try:
-        cholesky_in_place(lifted)
-    except BreakdownError:
+        linalg.cholesky_in_place(lifted)
+    except linalg.BreakdownError:
         raise ValueError(NOT_MERCER) from None
 
 
@@ -175,15 +160,15 @@ def gram_features(matrix: Matrix) -> Matrix:
     largest = float(np.max(np.diagonal(matrix), initial=0.0))
     if largest == 0.0:
         return np.zeros((len(matrix), 1))
-    features = pivoted_cholesky(matrix.copy(), EPSILON * largest)
-    if np.max(np.abs(matrix - cross_product(features))) > 1e-8 * largest:
+    features = linalg.pivoted_cholesky(matrix.copy(), EPSILON * largest)
+    if np.max(np.abs(matrix - linalg.cross_product(features))) > 1e-8 * largest:
         raise ValueError(NOT_MERCER)
     return features
 
 
 def _inner(left: Matrix, right: Matrix) -> Matrix:
     """leftᵀ right, C-ordered."""
-    return np.ascontiguousarray(multiply(left.T, right))
+    return np.ascontiguousarray(linalg.multiply(left.T, right))
 
 
 def _smoother(part: ExpandedView, ratio: float, identity: float) -> Matrix:
@@ -195,9 +180,14 @@ def _smoother(part: ExpandedView, ratio: float, identity: float) -> Matrix:
         inner += ratio * _inner(features, part.penalty @ features)
     if identity > 0.0:
         inner += identity * _inner(features, features)
-    inner = 0.5 * (inner + inner.T)
-    inner.flat[:: len(inner) + 1] += 1.0
-    return np.ascontiguousarray(solve_lower(cholesky_in_place(inner), features.T).T)
+    return np.ascontiguousarray(linalg.solve_lower(_factor_of_one_and(inner), features.T).T)
+
+
+def _factor_of_one_and(form: Matrix) -> Matrix:
+    """chol(I + form), whatever of the form is not symmetric being rounding."""
+    form = 0.5 * (form + form.T)
+    form.flat[:: len(form) + 1] += 1.0
+    return linalg.cholesky_in_place(form)
 
 
 def centred(features: Matrix, fit_intercept: bool) -> Matrix:
@@ -209,17 +199,15 @@ def _gram_of_features(blocks: Sequence[Matrix], n_rows: int, centre: bool) -> Gr
     """Q = Σ blocks blockᵀ, factored if the blocks are narrow together."""
     features = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
     if features.shape[1] > LOW_RANK_SHARE * n_rows:
-        return DenseGram(cross_product(np.ascontiguousarray(features)))
+        return DenseGram(linalg.cross_product(np.ascontiguousarray(features)))
     return held_gram(np.ascontiguousarray(centred(features, centre)))
 
 
 # --- four ways to smooth ----------------------------------------------------------------
 
 
-class _Plain:
+class _Plain(Smoother):
     """No penalty beyond ‖f‖²_K: Q = Σ (c^α)² K^α on labelled rows."""
-
-    rough = False
 
     def __init__(self, parts: Sequence[ExpandedView]) -> None:
         self.parts = parts
@@ -230,12 +218,9 @@ class _Plain:
         )
 
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
-        if all(part.features is not None for part in self.parts):
-            blocks = [
-                _scaled(c, part.features[labelled])
-                for c, part in zip(weights, self.parts, strict=True)
-                if part.features is not None
-            ]
+        features = [part.features for part in self.parts if part.features is not None]
+        if len(features) == len(self.parts):
+            blocks = _weighted_rows(features, weights, labelled)
             return _gram_of_features(blocks, len(labelled), centre)
         return DenseGram(_weighted_sum(self._matrices(labelled), weights**2))
 
@@ -245,7 +230,7 @@ class _Plain:
             matrix = part.operator.matrix
             if matrix is None:
                 assert part.features is not None
-                out.append(cross_product(np.ascontiguousarray(part.features[labelled])))
+                out.append(linalg.cross_product(np.ascontiguousarray(part.features[labelled])))
             elif len(labelled) == len(matrix):
                 out.append(matrix)
             else:
@@ -253,8 +238,12 @@ class _Plain:
         return out
 
 
-def _scaled(factor: float, matrix: Matrix) -> Matrix:
-    return matrix if factor == 1.0 else factor * matrix
+def _weighted_rows(
+    matrices: Sequence[Matrix], weights: Vector, rows: np.ndarray
+) -> list[Matrix]:
+    """Some rows of the matrix of each view, times its weight."""
+    pairs = zip(matrices, weights, strict=True)
+    return [matrix[rows] if c == 1.0 else c * matrix[rows] for matrix, c in pairs]
 
 
 def _weighted_sum(matrices: Sequence[Matrix], factors: Vector) -> Matrix:
@@ -268,33 +257,29 @@ def _weighted_sum(matrices: Sequence[Matrix], factors: Vector) -> Matrix:
     return total
 
 
-class _Separate:
+class _Separate(Smoother):
     """Graphs but no agreement: f^α = Ψ^α Ψ^αᵀ x^α."""
-
-    rough = False
 
     def __init__(self, smoothers: Sequence[Matrix]) -> None:
         self.smoothers = smoothers
 
     def smooth(self, sources: Matrix) -> Matrix:
         columns = [
-            multiply(psi, multiply(psi.T, sources[:, i]))
+            linalg.multiply(psi, linalg.multiply(psi.T, sources[:, i]))
             for i, psi in enumerate(self.smoothers)
         ]
         return np.stack(columns, axis=1)
 
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
-        blocks = [
-            _scaled(c, psi[labelled]) for c, psi in zip(weights, self.smoothers, strict=True)
-        ]
+        blocks = _weighted_rows(self.smoothers, weights, labelled)
         narrow = sum(block.shape[1] for block in blocks) <= LOW_RANK_SHARE * len(labelled)
         if len(blocks) == 1 or narrow:
             return _gram_of_features(blocks, len(labelled), centre)
-        squares = [cross_product(np.ascontiguousarray(block)) for block in blocks]
+        squares = [linalg.cross_product(np.ascontiguousarray(block)) for block in blocks]
         return DenseGram(_weighted_sum(squares, np.ones(len(squares))))
 
 
-class _Coupled:
+class _Coupled(Smoother):
     """Agreement between views of full rank, in m factors of size n and one more.
 
     With B^α = κ M^α + κ_B m I and S^α = (I + K^α B^α)⁻¹ K^α,
@@ -309,7 +294,6 @@ class _Coupled:
     ) -> None:
         scale = coupling * len(parts)
         n = len(parts[0].operator)
-        self.rough = False
         self.squares, remainder = [], np.zeros((n, n))
         for part in parts:
             square = None if exact else _lifted_smoothing_matrix(part, ratio, scale)
@@ -318,18 +302,18 @@ class _Coupled:
                 remainder += complement
             else:
                 self.rough = True
-                add_multiple(remainder, -scale, square)
+                linalg.add_multiple(remainder, -scale, square)
                 _diagonal(remainder)[...] += 1.0
             self.squares.append(square)
         remainder /= scale
-        self.lower = cholesky_in_place(remainder)
+        self.lower = linalg.cholesky_in_place(remainder)
         self.last: tuple[bytes, tuple[list[Matrix], list[Matrix]] | None] | None = None
 
     def smooth(self, sources: Matrix) -> Matrix:
         views = range(len(self.squares))
-        pulled = [multiply_symmetric(self.squares[i], sources[:, i]) for i in views]
-        z = solve_cholesky(self.lower, np.sum(pulled, axis=0))
-        columns = [multiply_symmetric(self.squares[i], sources[:, i] + z) for i in views]
+        pulled = [linalg.multiply_symmetric(self.squares[i], sources[:, i]) for i in views]
+        z = linalg.solve_cholesky(self.lower, np.sum(pulled, axis=0))
+        columns = [linalg.multiply_symmetric(self.squares[i], sources[:, i] + z) for i in views]
         return np.stack(columns, axis=1)
 
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
@@ -342,12 +326,12 @@ class _Coupled:
         if self.last[1] is None:
             # Weights are being tried: from the second on, keep what they have in common.
             rows = [square[labelled] for square in self.squares]
-            halves = [solve_lower(self.lower, row.T).T for row in rows]
+            halves = [linalg.solve_lower(self.lower, row.T).T for row in rows]
             self.last = key, ([row[:, labelled] for row in rows], halves)
         assert self.last[1] is not None
         corners, halves = self.last[1]
         total, mixed = _weighted_sum(corners, weights**2), _weighted_sum(halves, weights)
-        return DenseGram(total + cross_product(np.ascontiguousarray(mixed)))
+        return DenseGram(total + linalg.cross_product(np.ascontiguousarray(mixed)))
 
     def _gram_at_once(self, weights: Vector, labelled: np.ndarray) -> Gram:
         """The same for one set of weights, in blocks of rows that cost no fresh pages."""
@@ -359,8 +343,8 @@ class _Coupled:
                 block = c * square[labelled[part]]
                 mixed[part] += block
                 total[part] += c * block[:, labelled]
-        half = solve_lower(self.lower, mixed.T, overwrite=True).T
-        return DenseGram(total + cross_product(half))
+        half = linalg.solve_lower(self.lower, mixed.T, overwrite=True).T
+        return DenseGram(total + linalg.cross_product(half))
 
 
 def _smoothing_pair(part: ExpandedView, ratio: float, scale: float) -> tuple[Matrix, Matrix]:
@@ -378,14 +362,14 @@ def _smoothing_pair(part: ExpandedView, ratio: float, scale: float) -> tuple[Mat
         return square, complement
     if K is None:
         assert part.features is not None
-        K = cross_product(part.features)
+        K = linalg.cross_product(part.features)
     right = np.zeros_like(K)
     if ratio > 0.0:
         right += ratio * (part.penalty @ K)  # κ M K = (κ K M)ᵀ
     system = scale * K + right  # becomes I + B K, the transpose of I + K B
     _diagonal(system)[...] += 1.0
     _diagonal(right)[...] += 1.0
-    complement = symmetrise(solve_general(system.T, right.T, overwrite=True).T)
+    complement = linalg.symmetrise(linalg.solve_general(system.T, right.T, overwrite=True).T)
     square = complement / -scale
     _diagonal(square)[...] += 1.0 / scale
     return square, complement
@@ -394,14 +378,14 @@ def _smoothing_pair(part: ExpandedView, ratio: float, scale: float) -> tuple[Mat
 def _smoothing_matrix(part: ExpandedView, ratio: float, scale: float) -> Matrix:
     """S = (K⁻¹ + B)⁻¹, by features if there are, else by LU."""
     if part.features is not None:
-        return cross_product(_smoother(part, ratio, scale))
+        return linalg.cross_product(_smoother(part, ratio, scale))
     K = part.operator.matrix
     assert K is not None
     system = scale * K  # becomes I + B K, the transpose of I + K B
     if ratio > 0.0:
         system += ratio * (part.penalty @ K)
     _diagonal(system)[...] += 1.0
-    return symmetrise(solve_general(system.T, K.T).T)
+    return linalg.symmetrise(linalg.solve_general(system.T, K.T).T)
 
 
 def _lifted_smoothing_matrix(part: ExpandedView, ratio: float, scale: float) -> Matrix | None:
@@ -419,12 +403,12 @@ def _lifted_smoothing_matrix(part: ExpandedView, ratio: float, scale: float) -> 
     lifted = K.copy()
     _diagonal(lifted)[...] += LIFT * largest
     try:
-        precision = upper_inverse_in_place(cholesky_in_place(lifted))
+        precision = linalg.upper_inverse_in_place(linalg.cholesky_in_place(lifted))
         if ratio > 0.0:
             _add(precision, ratio, part.penalty)
         _diagonal(precision)[...] += scale
-        return inverse_in_place(cholesky_in_place(precision))
-    except BreakdownError:
+        return linalg.inverse_in_place(linalg.cholesky_in_place(precision))
+    except linalg.BreakdownError:
         return None
 
 
@@ -442,7 +426,7 @@ def _diagonal(matrix: Matrix) -> Vector:
     return np.einsum("ii->i", matrix)
 
 
-class _Joint:
+class _Joint(Smoother):
     """Low rank throughout: unknowns θ^α with f^α = Φ^α θ^α, one factor of size p = Σ r_α.
 
     The penalty is a quadratic form in θ that is never below |θ|², so nothing cancels:
@@ -450,8 +434,6 @@ class _Joint:
         T = I + κ diag(Φ^αᵀ M^α Φ^α) + κ_B (m diag(Φ^αᵀ Φ^α) − FᵀF),   F = [Φ¹ … Φ^m]
         θ = T⁻¹ [Φ^αᵀ x^α],      Q = Ψ Ψᵀ,  Ψ = [c¹Φ¹ … c^mΦ^m] chol(T)⁻ᵀ
     """
-
-    rough = False
 
     def __init__(self, parts: Sequence[ExpandedView], ratio: float, coupling: float) -> None:
         self.features = [part.features for part in parts if part.features is not None]
@@ -466,23 +448,19 @@ class _Joint:
                 form[block, block] += ratio * _inner(phi, part.penalty @ phi)
             if coupling > 0.0:
                 form[block, block] += coupling * len(parts) * _inner(phi, phi)
-        form = 0.5 * (form + form.T)
-        form.flat[:: len(form) + 1] += 1.0
-        self.lower = cholesky_in_place(form)
+        self.lower = _factor_of_one_and(form)
 
     def smooth(self, sources: Matrix) -> Matrix:
-        pulls = [multiply(phi.T, sources[:, i]) for i, phi in enumerate(self.features)]
-        theta = solve_cholesky(self.lower, np.concatenate(pulls))
+        pulls = [linalg.multiply(phi.T, sources[:, i]) for i, phi in enumerate(self.features)]
+        theta = linalg.solve_cholesky(self.lower, np.concatenate(pulls))
         columns = [
-            multiply(phi, theta[block])
+            linalg.multiply(phi, theta[block])
             for phi, block in zip(self.features, self.slices, strict=True)
         ]
         return np.stack(columns, axis=1)
 
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
-        blocks = [
-            _scaled(c, phi[labelled]) for c, phi in zip(weights, self.features, strict=True)
-        ]
+        blocks = _weighted_rows(self.features, weights, labelled)
         stacked = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
-        half = solve_lower(self.lower, stacked.T).T
+        half = linalg.solve_lower(self.lower, stacked.T).T
         return _gram_of_features([half], len(labelled), centre)

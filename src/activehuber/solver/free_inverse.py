@@ -16,6 +16,7 @@ from activehuber.numerics.linalg import (
     multiply,
 )
 from activehuber.operators.dense import shifted_block
+from activehuber.operators.protocol import Solved
 from activehuber.problem.problem import Problem
 
 # Rank-one changes after which an inverse is made anew.
@@ -43,9 +44,7 @@ class FreshFactor:
         self.now_free[row] = becomes_free
         self.factor = self.source.factor(self.now_free)
 
-    def solve(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
+    def solve(self, targets: Vector, fixed: Vector, total: float) -> Solved:
         """v, Qv and b, as `Problem.solve_with`."""
         return self.problem.solve_with(self.factor, targets, fixed, total)
 
@@ -145,9 +144,7 @@ class FreeInverse:
         blas.dsyr(sign / pivot, x, lower=1, a=self.inverse, overwrite_a=1)
         return True
 
-    def solve(
-        self, targets: Vector, fixed: Vector, total: float
-    ) -> tuple[Vector, Vector, float]:
+    def solve(self, targets: Vector, fixed: Vector, total: float) -> Solved:
         """v, Qv and b, as `Problem.solve_with`."""
         rhs = self._on_places(targets - self._image(fixed))
         if self.border:

@@ -75,7 +75,9 @@ def leave_one_out(
             [refit_without(problem, solution, i, threshold) for i in range(len(mu))]
         )
         return LeaveOneOut(refitted, problem.gram.diagonal.copy(), ridge, problem.gram.missing)
-    inverse, schur = _diagonals(problem, solution)
+    inverse, schur = np.zeros_like(mu), problem.gram.diagonal.copy()
+    if solution.factor is not None:  # of B, with the border
+        inverse, schur = solution.factor.diagonals(border=problem.fit_intercept)
     leverage = np.where(free, np.clip(1.0 - mu * inverse, 0.0, 1.0), 0.0)
     left = np.maximum(1.0 - leverage * share, 1e-15)
     # Written with `inverse`, since 1 − h cancels when h is near one.
@@ -104,13 +106,6 @@ def units(weights: Vector, chosen: Mask) -> float:
     return float(np.sum(np.maximum(weights[chosen], 1.0)))
 
 
-def _diagonals(problem: Problem, solution: Solution) -> tuple[Vector, Vector]:
-    """diag(B⁻¹) on free rows and the Schur diagonal elsewhere, border included."""
-    if solution.factor is None:
-        return np.zeros_like(problem.y), problem.gram.diagonal.copy()
-    return solution.factor.diagonals(border=problem.fit_intercept)
-
-
 def refit_without(problem: Problem, start: Solution, row: int, threshold: float) -> float:
     """The leave-one-out residual of one label by fitting again, whatever moves."""
     if not problem.active[row]:
@@ -130,12 +125,9 @@ def refit_without(problem: Problem, start: Solution, row: int, threshold: float)
         active=active,
         alpha=problem.alpha * problem.total_weight / total,
     )
-    solution = newton.solve(without, threshold, start=_restricted(start, problem, row))
-    b = without.intercept_for(solution.fitted, threshold)
-    return float(problem.y[row] - b - solution.fitted[row])
-
-
-def _restricted(start: Solution, problem: Problem, row: int) -> Solution:
     v = start.v.copy()
     v[row] = 0.0
-    return replace(start, v=v, fitted=problem.gram.matvec(v))
+    start = replace(start, v=v, fitted=problem.gram.matvec(v))
+    solution = newton.solve(without, threshold, start=start)
+    b = without.intercept_for(solution.fitted, threshold)
+    return float(problem.y[row] - b - solution.fitted[row])

@@ -7,16 +7,15 @@ strict decrease make it end, usually after two to ten steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 
 import numpy as np
 
 from activehuber._typing import Mask, Vector
 from activehuber.loss import huber
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.operators.protocol import Factor, Source
-from activehuber.problem.problem import EPSILON, Problem
+from activehuber.operators.protocol import Source
+from activehuber.problem.problem import EPSILON, Problem, Solution, Status
 
 # Labels beyond this share of the threshold are put where a change of state is cheap.
 LIKELY_BOUND = 0.7
@@ -29,59 +28,6 @@ PATIENCE = 40
 MOST_LEVELS = 2000
 # Factor between its thresholds beyond which they are not brought nearer to each other.
 SHORTEST_STRIDE = 0.5
-
-
-class Status(Enum):
-    """How a solve ended; the text is meant for the user."""
-
-    CONVERGED = "the optimality conditions hold"
-    STALLED = (
-        "rounding stops the search before the optimality conditions hold to the tolerance; "
-        "use a larger alpha or threshold, or standardise the features"
-    )
-    OUT_OF_STEPS = "max_iter Newton steps were not enough; raise max_iter"
-
-
-@dataclass(frozen=True)
-class Solution:
-    """A minimiser of Φ.
-
-    Attributes
-    ----------
-    v : ndarray of shape (l,)
-        Dual variables, v = ψ(r)/μ.
-    fitted : ndarray of shape (l,)
-        Q v.
-    intercept : float
-    free : ndarray of shape (l,), bool
-        Labels in use with |r| <= ξ.
-    n_iter : int
-    status : Status
-    factor : Factor or None
-        The factor of the last pattern; None if no label is free.
-    """
-
-    v: Vector
-    fitted: Vector
-    intercept: float
-    free: Mask
-    n_iter: int
-    status: Status
-    factor: Factor | None
-
-
-@dataclass(frozen=True)
-class _Iterate:
-    """A point of the search: v, f = Qv, b and the residuals y − b − f they leave."""
-
-    v: Vector
-    fitted: Vector
-    intercept: float
-    residuals: Vector
-
-
-def _point(problem: Problem, v: Vector, fitted: Vector, intercept: float) -> _Iterate:
-    return _Iterate(v, fitted, intercept, problem.y - intercept - fitted)
 
 
 def solve(
@@ -123,22 +69,21 @@ def solve(
 
 
 def _least_squares(problem: Problem, source: Source, likely: Mask | None) -> Solution:
-    factor = source.factor(problem.active, likely)
-    v, fitted, b = problem.solve_with(factor, problem.y, np.zeros_like(problem.y))
-    return Solution(v, fitted, b, problem.active, 1, Status.CONVERGED, factor)
+    pattern = problem.active, np.zeros_like(problem.y)
+    return _solve_pattern(problem, source, pattern, np.inf, likely)
 
 
 def _starting_point(
     problem: Problem, threshold: float, source: Source, start: Solution | None
-) -> _Iterate:
+) -> Solution:
     """The given start, a fit to some of the rows, or the least-squares fit."""
     if start is None and problem.gram.coarse_step:
         v = coarse_solution(problem, threshold)
         fitted = problem.gram.matvec(v)
-    else:
-        start = _least_squares(problem, source, None) if start is None else start
-        v, fitted = start.v, start.fitted
-    return _point(problem, v, fitted, problem.intercept_for(fitted, threshold))
+        start = Solution(v, fitted, 0.0, problem.active, 0, Status.STALLED, None)
+    elif start is None:
+        start = _least_squares(problem, source, None)
+    return replace(start, intercept=problem.intercept_for(start.fitted, threshold))
 
 
 def coarse_solution(problem: Problem, threshold: float) -> Vector:
@@ -154,11 +99,14 @@ def _iterate(
     problem: Problem,
     threshold: float,
     source: Source,
-    point: _Iterate,
+    point: Solution,
     max_iter: int,
     slack: float = 0.0,
 ) -> Solution:
-    """Newton steps until the solution of a pattern has that pattern, or nearly."""
+    """Newton steps until the solution of a pattern has that pattern, or nearly.
+
+    Of points on the way only v, Qv and b count.
+    """
     use, mu = problem.active, source.mu
     loss_weights = np.where(use, 1.0 / mu, 0.0)
     scale = min(threshold, float(np.max(np.abs(problem.y[use]))))
@@ -166,30 +114,31 @@ def _iterate(
     least = np.inf
     for step in range(1, max_iter + 1):
         # 1. the pattern of the present point
-        free, fixed = _pattern(problem, point, threshold, mu)
-        likely = np.abs(point.residuals) > LIKELY_BOUND * threshold
+        residuals = problem.residuals(point)
+        free, fixed = _pattern(problem, residuals, threshold, mu)
+        likely = np.abs(residuals) > LIKELY_BOUND * threshold
 
         # 2. the solution of that pattern
-        target, factor = _solve_pattern(problem, source, free, fixed, threshold, likely)
+        target = _solve_pattern(problem, source, (free, fixed), threshold, likely)
 
         # 3. is it the solution of the problem?
-        clipped = huber.psi(target.residuals, threshold)
+        reached = problem.residuals(target)
+        clipped = huber.psi(reached, threshold)
         violation = float(np.max(np.abs(mu * target.v - clipped)[use]))
         if not np.isfinite(violation):
             raise BreakdownError("residuals are not finite")
         if violation < least:
-            least = violation
-            best = _ended(target, free, step, Status.STALLED, factor)
-        new_free, new_fixed = _pattern(problem, target, threshold, mu)
+            best, least = target, violation
+        new_free, new_fixed = _pattern(problem, reached, threshold, mu)
         same = np.count_nonzero((free != new_free) | (fixed != new_fixed)) <= slack
         if same or violation <= 1e-13 * scale or _is_rounding(problem, target, violation, step):
-            return _ended(target, free, step, Status.CONVERGED, factor)
+            return replace(target, n_iter=step)
 
         # 4. if not, go as far towards it as the objective falls
         change = target.v - point.v
         length = huber.line_minimum(
-            point.residuals,
-            target.residuals - point.residuals,
+            residuals,
+            reached - residuals,
             loss_weights,
             threshold,
             float(change @ point.fitted),
@@ -202,7 +151,7 @@ def _iterate(
             b = problem.intercept_for(fitted, threshold)
             if b == point.intercept:
                 break
-        point = _point(problem, point.v + length * change, fitted, b)
+        point = replace(point, v=point.v + length * change, fitted=fitted, intercept=b)
     assert best is not None
     status = Status.OUT_OF_STEPS if step == max_iter else Status.STALLED
     return replace(best, n_iter=step, status=status)
@@ -219,31 +168,22 @@ def objective(
 
 def one_step(problem: Problem, start: Solution, threshold: float) -> Solution:
     """The solution of the pattern that `start` has at `threshold`: one linear solve."""
-    point = _point(problem, start.v, start.fitted, start.intercept)
-    beyond = np.abs(point.residuals) > threshold
-    free, fixed = _pattern(problem, point, threshold, problem.mu)
-    source = problem.gram.source(problem.mu)
-    target, factor = _solve_pattern(problem, source, free, fixed, threshold, beyond)
-    return _ended(target, free, 1, Status.CONVERGED, factor)
+    residuals, source = problem.residuals(start), problem.gram.source(problem.mu)
+    pattern = _pattern(problem, residuals, threshold, problem.mu)
+    return _solve_pattern(problem, source, pattern, threshold, np.abs(residuals) > threshold)
 
 
 def _pattern(
-    problem: Problem, point: _Iterate, threshold: float, mu: Vector
+    problem: Problem, residuals: Vector, threshold: float, mu: Vector
 ) -> tuple[Mask, Vector]:
     """Free rows, and v on the others: ±ξ/μ where bound, 0 where not in use."""
-    beyond = np.abs(point.residuals) > threshold
+    beyond = np.abs(residuals) > threshold
     bound = problem.active & beyond
-    fixed = np.where(bound, np.sign(point.residuals) * threshold / mu, 0.0)
+    fixed = np.where(bound, np.sign(residuals) * threshold / mu, 0.0)
     return problem.active & ~beyond, fixed
 
 
-def _ended(
-    point: _Iterate, free: Mask, step: int, status: Status, factor: Factor | None
-) -> Solution:
-    return Solution(point.v, point.fitted, point.intercept, free, step, status, factor)
-
-
-def _is_rounding(problem: Problem, point: _Iterate, violation: float, step: int) -> bool:
+def _is_rounding(problem: Problem, point: Solution, violation: float, step: int) -> bool:
     """Whether a violation is below what float64 can tell, asked only after ten steps."""
     if step < 10:
         return False
@@ -254,19 +194,19 @@ def _is_rounding(problem: Problem, point: _Iterate, violation: float, step: int)
 def _solve_pattern(
     problem: Problem,
     source: Source,
-    free: Mask,
-    fixed: Vector,
+    pattern: tuple[Mask, Vector],
     threshold: float,
-    likely: Mask,
-) -> tuple[_Iterate, Factor | None]:
-    """The point with rows `free` free and v = `fixed` elsewhere."""
-    if not np.any(free):
-        fitted = problem.gram.matvec(fixed)
-        b = problem.intercept_for(fitted, threshold)
-        return _point(problem, fixed, fitted, b), None
-    factor = source.factor(free, likely)
-    v, fitted, b = problem.solve_with(factor, problem.y, fixed)
-    return _point(problem, v, fitted, b), factor
+    likely: Mask | None,
+) -> Solution:
+    """The point with some rows free and v = `fixed` elsewhere; see `_pattern`."""
+    free, fixed = pattern
+    if np.any(free):
+        factor = source.factor(free, likely)
+        v, fitted, b = problem.solve_with(factor, problem.y, fixed)
+        return Solution(v, fitted, b, free, 1, Status.CONVERGED, factor)
+    fitted = problem.gram.matvec(fixed)
+    b = problem.intercept_for(fitted, threshold)
+    return Solution(fixed, fitted, b, free, 1, Status.CONVERGED, None)
 
 
 def _continuation(

@@ -516,10 +516,8 @@ def follow(
     end = DEFAULT_END * walk.threshold if min_threshold is None else float(min_threshold)
     most = np.inf if max_events is None else max_events
     # Residuals that are nothing but rounding have no pattern.
-    nothing = walk.threshold <= 64.0 * EPSILON * float(np.max(np.abs(problem.y)))
-    if nothing or end >= walk.threshold:
-        record.add(walk)
-        return record.trail(problem, complete=True)
+    if walk.threshold <= 64.0 * EPSILON * float(np.max(np.abs(problem.y))):
+        end = walk.threshold
     for _ in range(MOST_STEPS * (len(problem.y) + 1)):
         if not walk.threshold > end:
             break

@@ -69,7 +69,7 @@ def recover(
         xi = max(threshold, largest) if least_squares else threshold
         b, fitted = state.intercept, problem.y - state.intercept - state.residuals
         ended = replace(solution, v=state.v, fitted=fitted, intercept=b)
-        proof = state.optimality(xi, centre).certificate()
+        proof = state.certificate(xi, centre)
         return CertifiedFit(state.coefficients, b, state.residuals, xi, ended, proof)
 
     def attempt(precise: bool) -> CertifiedFit:

@@ -36,31 +36,25 @@ NEGLIGIBLE = 1e-12
 
 @dataclass(frozen=True)
 class LearntWeights:
-    """c and how far it is from a stationary point.
+    """c, J* there, and how far it is from a stationary point.
 
     Attributes
     ----------
     weights : ndarray of shape (m,)
+    value : float
+        J*.
+    products, pulls : ndarray of shape (m,)
+        vᵀf^α, and the pulls vᵀf^α/c^α.
     residual : float
         Without agreement an upper bound on (J* − min J*)/J*; with agreement the largest
         violation of stationarity, relative to J*.
-    n_iter : int
-        Fits it took.
     """
-
-    weights: Vector
-    residual: float
-    n_iter: int
-
-
-@dataclass(frozen=True)
-class _Evaluated:
-    """J* at view weights c, with vᵀf^α and the pulls vᵀf^α/c^α."""
 
     weights: Vector
     value: float
     products: Vector
     pulls: Vector
+    residual: float
 
 
 class _ObjectiveOfWeights:
@@ -71,21 +65,24 @@ class _ObjectiveOfWeights:
     ) -> None:
         self.reduction, self.problem, self.threshold = reduction, problem, threshold
         self.coupled = reduction.expansion.coupling > 0.0
-        self.n_iter = 0
         m = len(reduction.weights)
         self.best = self.at(np.full(m, 1.0 / m))
 
-    def at(self, weights: Vector) -> _Evaluated:
-        self.n_iter += 1
+    def at(self, weights: Vector) -> LearntWeights:
         expansion, labelled = self.reduction.expansion, self.reduction.labelled
         reduced = expansion.reduce(labelled, weights, self.problem.fit_intercept)
         problem = replace(self.problem, gram=reduced.gram)
         solution = newton.solve(problem, self.threshold)
         v = np.where(problem.active, solution.v, 0.0)
-        products, pulls = reduced.pulls(v)
+        products = reduced.products(v)
+        if self.coupled:
+            pulls = products / np.maximum(weights, np.finfo(np.float64).tiny ** 0.5)
+        else:  # these need no c^α, which may be zero
+            products, pulls = weights * products, products
         residuals = problem.residuals(solution)
         value = newton.objective(problem, v, solution.fitted, residuals, self.threshold)
-        return _Evaluated(weights, value, products, pulls)
+        residual = self._residual(weights, value, products, pulls)
+        return LearntWeights(weights, value, products, pulls, residual)
 
     def consider(self, weights: Vector) -> None:
         """Evaluate weights, brought onto the constraint, and keep them if they are better."""
@@ -97,21 +94,21 @@ class _ObjectiveOfWeights:
         point = self.at(c / np.sqrt(len(c) * float(c @ c)))
         better = point.value < self.best.value
         near = point.value <= self.best.value * (1.0 + 1e-12)
-        if better or (near and self.residual(point) < self.residual(self.best)):
+        if better or (near and point.residual < self.best.residual):
             self.best = point
 
-    def residual(self, point: _Evaluated) -> float:
-        """How far from stationary a point is; see `LearntWeights`."""
-        c, m, alpha = point.weights, len(point.weights), self.problem.alpha
-        if not point.value > 0.0:
+    def _residual(self, c: Vector, value: float, products: Vector, pulls: Vector) -> float:
+        """How far from stationary c is; see `LearntWeights`."""
+        m, alpha = len(c), self.problem.alpha
+        if not value > 0.0:
             return 0.0
         if not self.coupled:
-            gap = float(np.max(point.pulls)) / m - float(c**2 @ point.pulls)
-            return max(0.0, alpha * gap) / point.value
-        gradient = -2.0 * alpha * point.products
+            gap = float(np.max(pulls)) / m - float(c**2 @ pulls)
+            return max(0.0, alpha * gap) / value
+        gradient = -2.0 * alpha * products
         along = gradient - m * float(gradient @ c) * c
         violation = np.where(c > 0.0, np.abs(along), np.maximum(-along, 0.0))
-        return float(np.max(violation)) / (np.sqrt(m) * point.value)
+        return float(np.max(violation)) / (np.sqrt(m) * value)
 
 
 def learn_weights(
@@ -134,13 +131,12 @@ def learn_weights(
         # nothing by mistake, though it still pulls, gets a second chance.
         c = objective.best.weights
         objective.consider(np.where(c < 1e-5 / m, 0.0, c))
-        if objective.residual(objective.best) > 1e-8:
+        if objective.best.residual > 1e-8:
             objective.consider(np.maximum(objective.best.weights, 1e-2 / m))
             _quasi_newton(objective)
     for _ in range(EQUALISING_STEPS):
         _equalise(objective)
-    best = objective.best
-    return LearntWeights(best.weights, objective.residual(best), objective.n_iter)
+    return objective.best
 
 
 def _quasi_newton(objective: _ObjectiveOfWeights) -> None:
@@ -183,10 +179,10 @@ def _equalise(objective: _ObjectiveOfWeights) -> None:
     """
     best = objective.best
     used = np.flatnonzero((best.weights > 0.0) & (best.pulls > 0.0))
-    if len(used) < 2 or objective.residual(best) == 0.0:
+    if len(used) < 2 or best.residual == 0.0:
         return
 
-    def spread(point: _Evaluated) -> Vector:
+    def spread(point: LearntWeights) -> Vector:
         logs = np.log(np.maximum(point.pulls[used], np.finfo(np.float64).tiny))
         return logs[1:] - logs[0]
 
