@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import signature
 from itertools import product
 from typing import Any
 
@@ -90,6 +92,30 @@ class TrainingRows:
         return model.fit(self.X, self.y, self.sample_weight, self.trusted)
 
 
+def scaled(search: Any, X: Any) -> Any:
+    """New rows as the best estimator of a search is to see them."""
+    check_is_fitted(search)
+    if search.approximation is not None and is_streamed(X):
+        return new_rows(X, search)
+    checked = check.checked_features(search, X, order="C", reset=False)
+    return X if search.scaler_ is None else search.scaler_.transform(checked)
+
+
+def of_best(method: Callable) -> Callable:
+    """A method of the best estimator as one of the search, for rows as the search gets them."""
+
+    @wraps(method)
+    def asked(search: Any, *given: Any, **named: Any) -> Any:
+        call = signature(method).bind(search, *given, **named).arguments
+        if isinstance(call.get("y"), str):
+            check_is_fitted(search)
+            call["X"], call["y"] = scored_rows(call["X"], call["y"], search)
+        call["X"] = scaled(search, call["X"])  # says so if the search is not fitted
+        return method(**call | {"self": search.best_estimator_})
+
+    return asked
+
+
 class ParameterSearch(ViewParameters):
     """What both searches share: checks, the scaler, the grid, the record."""
 
@@ -109,109 +135,19 @@ class ParameterSearch(ViewParameters):
         several = isinstance(kernels, (list, tuple, np.ndarray))
         return self.views is None and several and tuple(kernels) == ("precomputed",)
 
-    def fit(self, X, y, sample_weight=None, trusted=None):
-        """Choose parameters and fit with them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Labels, NaN where there is none; classes of any values, NaN, None or pandas.NA
-            where there is no label.
-        sample_weight : array-like of shape (n_samples,), default=None
-        trusted : array-like of shape (n_samples,), bool, default=None
-            Labels that must not be removed.
-
-        Returns
-        -------
-        self : HLRegressorCV or HLClassifierCV
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLClassifierCV, HLRegressorCV
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
-        >>> search = HLRegressorCV(kernels=["rbf"], gammas=[1.0], alphas=[1e-4, 1e-2]).fit(X, y)
-        >>> search.best_params_["kernel"]
-        'rbf'
-        >>> HLClassifierCV().fit(X, np.where(X.ravel() < 3, "left", "right")).classes_.tolist()
-        ['left', 'right']
-        """
-        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
-        draft = copy.copy(self)
-        X, y = checked_rows(X, y, draft)
+    def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> None:
+        X, y = checked_rows(X, y, self)
+        own_views = self.views
         if isinstance(X, Rows):
-            draft.views = _numbered(self.views, X)
-        y, target = draft._read_labels(X, y, sample_weight)
-        given = draft._checked(TrainingRows(X, y, target, sample_weight, trusted))
-        draft._looked_at = np.arange(len(given))
-        choose = draft._choose if self.approximation is None else draft._choose_on_some
-        draft.best_params_ = choose(given)
-        draft._fit_best(given)
-        draft.relevance_ = draft._relevance()
-        draft.views = self.views
-        self.__dict__ = draft.__dict__
-        return self
-
-    def predict(self, X):
-        """Predict with the best estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLRegressorCV
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
-        >>> HLRegressorCV(kernels=["rbf"]).fit(X, y).predict([[1.5], [4.5]]).shape
-        (2,)
-        """
-        seen = self._scaled(X)
-        return self.best_estimator_.predict(seen)
-
-    def score(self, X, y, sample_weight=None):
-        """Score of the best estimator on the rows that have a label.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-        y : array-like of shape (n_rows,)
-        sample_weight : array-like of shape (n_rows,), default=None
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLRegressorCV
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
-        >>> y[50:] = np.nan                       # rows without a label are skipped
-        >>> bool(HLRegressorCV(kernels=["rbf"]).fit(X, y).score(X, y) > 0.95)
-        True
-        """
-        if isinstance(y, str):
-            check_is_fitted(self)
-            X, y = scored_rows(X, y, self)
-        seen = self._scaled(X)
-        return self.best_estimator_.score(seen, y, sample_weight)
-
-    def _scaled(self, X: Any) -> Any:
-        check_is_fitted(self)
-        if self.approximation is not None and is_streamed(X):
-            return new_rows(X, self)
-        checked = check.checked_features(self, X, order="C", reset=False)
-        return X if self.scaler_ is None else self.scaler_.transform(checked)
+            self.views = _numbered(own_views, X)
+        y, target = self._read_labels(X, y, sample_weight)
+        given = self._checked(TrainingRows(X, y, target, sample_weight, trusted))
+        self._looked_at = np.arange(len(given))
+        choose = self._choose if self.approximation is None else self._choose_on_some
+        self.best_params_ = choose(given)
+        self._fit_best(given)
+        self.relevance_ = self._relevance()
+        self.views = own_views
 
     def _check_parameters(self) -> None:
         check.check_several("kernels", self.kernels)

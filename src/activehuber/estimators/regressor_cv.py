@@ -17,6 +17,8 @@ from activehuber.estimators.parameter_search import (
     ParameterSearch,
     TrainingRows,
     mode_parameters,
+    of_best,
+    scaled,
 )
 from activehuber.estimators.prediction import interval_of
 from activehuber.estimators.regressor import HLRegressor
@@ -141,8 +143,8 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
     ):
         self._keep(locals())
 
-    # The mixin's, which refuses NaN in y, would come first.
-    score = ParameterSearch.score
+    predict = of_best(HLRegressor.predict)
+    score = of_best(HLRegressor.score)
 
     def predict_interval(self, X, coverage=0.9, *, scale="constant"):
         """Intervals that hold a new label with the given probability.
@@ -171,7 +173,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         >>> HLRegressorCV(kernels=["rbf"]).fit(X, y).predict_interval([[1.5]]).shape
         (1, 2)
         """
-        seen, model = self._scaled(X), self.best_estimator_
+        seen, model = scaled(self, X), self.best_estimator_
         residuals = self.held_out_residuals_
         if np.all(np.isnan(residuals)):
             return model.predict_interval(seen, coverage, scale=scale)

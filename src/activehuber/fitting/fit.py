@@ -76,7 +76,7 @@ def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
     results = [_fit_certified(task, index) for index in range(data.y.shape[1])]
     for _, complaints in results:
         for category, message in complaints:
-            warnings.warn(message, category, stacklevel=4)
+            warnings.warn(message, category, stacklevel=5)
     if order is None:
         return [fitted for fitted, _ in results]
     places = np.argsort(order)
