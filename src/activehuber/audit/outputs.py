@@ -63,12 +63,9 @@ def _frame(table: Encoded, rows: np.ndarray, columns: Columns) -> pd.DataFrame:
 
     names = table.names[rows]
     mine = names.tolist() if names.dtype == object else names
-    return pd.DataFrame({_id_name(table.id_name, list(columns)): mine, **columns})
-
-
-def _id_name(name: str, others: Sequence[str]) -> str:
-    """The id column's name, which no other column of the output may have."""
-    return f"{name} (id)" if name in others else name
+    # No other column of the output may have the id column's name.
+    id_name = f"{table.id_name} (id)" if table.id_name in columns else table.id_name
+    return pd.DataFrame({id_name: mine, **columns})
 
 
 def predict_columns(model: Any, X: Any, coverage: float) -> Columns:
@@ -87,26 +84,18 @@ def predict_columns(model: Any, X: Any, coverage: float) -> Columns:
         `prediction`, `lower`, `upper`; for classes the latter are NaN and there is
         `probability`, that of the class predicted.
     """
-    nothing = np.full(len(X), np.nan)
+    lower = upper = np.full(len(X), np.nan)
     if isinstance(model, HLClassifier):
         if not len(X):
-            return {"prediction": [], "lower": [], "upper": [], "probability": []}
+            return {name: [] for name in ("prediction", "lower", "upper", "probability")}
         predicted = np.array([plain_text(name) for name in model.predict(X)], dtype=object)
-        probability = np.max(model.predict_proba(X), axis=1)
-        return {
-            "prediction": predicted,
-            "lower": nothing,
-            "upper": nothing,
-            "probability": probability,
-        }
-    if not len(X):
-        return {"prediction": nothing, "lower": nothing, "upper": nothing}
-    interval = np.asarray(model.predict_interval(X, coverage=coverage))
-    return {
-        "prediction": model.predict(X),
-        "lower": interval[:, 0],
-        "upper": interval[:, 1],
-    }
+        probability = {"probability": np.max(model.predict_proba(X), axis=1)}
+    elif len(X):
+        lower, upper = np.asarray(model.predict_interval(X, coverage=coverage)).T
+        predicted, probability = model.predict(X), {}
+    else:
+        predicted, probability = lower, {}
+    return {"prediction": predicted, "lower": lower, "upper": upper, **probability}
 
 
 def table_csv(frame: Any, leave_out: Sequence[str] = ()) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ table -> numbers -> model -> verdicts, path, similar rows -> tables, summary, pa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -283,18 +283,8 @@ def audit(
     >>> len(found.predictions) == int(corrupted.frame["progression"].isna().sum())
     True
     """
-    options = Options(
-        classify=classify,
-        views=views,
-        estimator=estimator,
-        coverage=coverage,
-        max_selection_rows=max_selection_rows,
-        approximation=approximation,
-        n_components=n_components,
-        random_state=random_state,
-        progress=progress,
-        title=title,
-    )
+    given = locals()
+    options = Options(**{field.name: given[field.name] for field in fields(Options)})
     frame = as_frame(X)
     labels = TargetColumn.read(y, len(frame), classify=classify, name=target)
     mask = check_trusted(trusted, len(frame))

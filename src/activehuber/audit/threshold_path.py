@@ -18,7 +18,7 @@ from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
 from activehuber.report.page import PathSummary
 from activehuber.solver.newton import solve
-from activehuber.solver.path import Trail, follow
+from activehuber.solver.path import follow
 
 # Labels up to which the path over the threshold is followed exactly, and its work at most:
 # changes of a label, each of which costs a pass over the Gram matrix, times its entries. Up
@@ -84,7 +84,13 @@ def _path_of(model: HLRegressor, labels: TargetColumn, count: int) -> _Path:
     try:
         if count <= PATH_LABELS:
             most = max(int(PATH_WORK / count**2), int(model.removed_.sum()) + 50)
-            return _exact_path(follow(problem, lowest, most))
+            trail = follow(problem, lowest, most)
+            note = (
+                f"The path over the threshold was followed from {trail.thresholds[0]:.3g} down "
+                f"to {trail.thresholds[-1]:.3g}; labels that left the free set below do not "
+                "say where."
+            )
+            return trail.thresholds, trail.states, "" if trail.complete else note
         return _walk(problem, lowest)
     except BreakdownError:
         return _no_path("The path over the threshold is too ill-conditioned to be followed.")
@@ -110,14 +116,6 @@ def _problem_of_all(model: HLRegressor, labels: TargetColumn) -> Problem:
         fit_intercept=settings.fit_intercept,
         active=np.ones(len(y), dtype=bool),
     )
-
-
-def _exact_path(trail: Trail) -> _Path:
-    note = (
-        f"The path over the threshold was followed from {trail.thresholds[0]:.3g} down to "
-        f"{trail.thresholds[-1]:.3g}; labels that left the free set below do not say where."
-    )
-    return trail.thresholds, trail.states, "" if trail.complete else note
 
 
 def _walk(problem: Problem, lowest: float | None) -> _Path:
