@@ -174,7 +174,16 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         check_parameters(HLRegressor(**params))
         self.classes_ = classes
         self.estimator_, self.noise_rates_ = _fit_best(params, X, labels, trusted, rates)
-        self._assign(labels)
+        model = self.estimator_
+        self.removed_ = labels.of_own_class(model.removed_)
+        self.label_quality_ = labels.of_own_class(model.label_quality_)
+        self.cut_ = _cut(model, labels, self.noise_rates_)
+        # Dropped labels too: they know nothing of their own h either, and leaving them out
+        # would make the others look certain.
+        codes, left_out, weights = labels.in_a_row(model)
+        self.calibration_ = calibrate(
+            codes, left_out - self.cut_, weights, self.noise_rates_ or (0.0, 0.0)
+        )
 
     def decision_function(self, X):
         """How far each row is from changing class.
@@ -304,18 +313,6 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.noise_rates is None
         return tags
-
-    def _assign(self, labels: _CodedLabels) -> None:
-        model = self.estimator_
-        self.removed_ = labels.of_own_class(model.removed_)
-        self.label_quality_ = labels.of_own_class(model.label_quality_)
-        self.cut_ = _cut(model, labels, self.noise_rates_)
-        # Dropped labels too: they know nothing of their own h either, and leaving them out
-        # would make the others look certain.
-        codes, left_out, weights = labels.in_a_row(model)
-        self.calibration_ = calibrate(
-            codes, left_out - self.cut_, weights, self.noise_rates_ or (0.0, 0.0)
-        )
 
 
 def _class_of(decision: np.ndarray, classes: np.ndarray) -> np.ndarray:

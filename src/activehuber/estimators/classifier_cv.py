@@ -168,12 +168,8 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
         return gain >= (error if many else 0.0)
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        total = data.total_weight
-        plan = self._plan(total)
-        choice = choose_for_classes(settings, data, self.manifolds, plan)
-        self._record(choice, total)
-        self.best_score_ = choice.score
-        return self._parameters_at(choice.point, total)
+        choice = self._searched(choose_for_classes, settings, data)
+        return self._parameters_at(choice.point, data.total_weight)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         raise ValueError("HLClassifierCV takes a scorer only together with cv, such as cv=5")

@@ -226,14 +226,9 @@ class ParameterSearch(ViewParameters):
         """`best_params_` by exact fits."""
         with threads_for(len(given)):
             settings = []
+            seen = given.X, given.target, given.sample_weight, given.trusted
             for params in self._candidates():
-                resolved, data = prepared(
-                    HLRegressor(**params),
-                    given.X,
-                    given.target,
-                    given.sample_weight,
-                    given.trusted,
-                )
+                resolved, data = prepared(HLRegressor(**params), *seen)
                 settings.append(resolved)
             plain = type(self).__name__.removesuffix("CV")
             check_enough_labels(data, f"give the parameters to {plain}")
@@ -253,7 +248,7 @@ class ParameterSearch(ViewParameters):
         pairs = zip(self.kernels, gammas, strict=True)
         return [{**handed, "kernel": kernel, "gamma": gamma} for kernel, gamma in pairs]
 
-    def _plan(self, total_weight: float, removals: tuple[float | None, ...] = ()) -> Plan:
+    def _plan(self, total_weight: float) -> Plan:
         factors = WIDTH_FACTORS if self.gammas is None else self.gammas
         ridges = self._ridges
         if self.alphas is not None:
@@ -264,9 +259,9 @@ class ParameterSearch(ViewParameters):
             move=self.gammas is None and self.alphas is None,
             move_ridge=self.alphas is None,
             relevance=bool(self.relevance),
-            removals=removals,
+            removals=tuple(getattr(self, "removals", ())),
             random_state=int(self.random_state),
-            report=_print if self.verbose else _print_nothing,
+            report=_print if self.verbose else Plan.report,
         )
 
     def _by_splits(self, grid: list[dict[str, Any]], given: TrainingRows) -> dict[str, Any]:
@@ -298,14 +293,20 @@ class ParameterSearch(ViewParameters):
             out += [self._parameters_at(point, total) for point in grid_points(family, plan)]
         return out
 
-    def _record(self, choice: SearchResult, total_weight: float) -> None:
-        """`cv_results_` from the trials of a search in closed form."""
+    def _searched(
+        self, choose: Callable[..., SearchResult], settings: list[Settings], data: Data
+    ) -> SearchResult:
+        """What a search in closed form finds; its trials are recorded."""
+        total = data.total_weight
+        choice = choose(settings, data, self.manifolds, self._plan(total))
         lines = [
-            self._parameters_at(trial.point, total_weight) | mode_parameters(trial.mode)
+            self._parameters_at(trial.point, total) | mode_parameters(trial.mode)
             for trial in choice.trials
         ]
         scores = np.array([trial.score for trial in choice.trials])
         self._tabulate(lines, scores, [trial.stage for trial in choice.trials])
+        self.best_score_ = choice.score
+        return choice
 
     def _best_of(self, lines: list[dict], scores: Vector, stage: str) -> dict[str, Any]:
         """Parameters with the best score; all are recorded."""
@@ -378,10 +379,6 @@ class ParameterSearch(ViewParameters):
 
 def _print(line: str) -> None:
     print(f"[activehuber] {line}")
-
-
-def _print_nothing(line: str) -> None:
-    """For those who want no report."""
 
 
 def _numbered(views: Any, rows: Rows) -> Any:

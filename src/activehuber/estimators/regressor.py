@@ -495,19 +495,19 @@ class HLRegressor(RegressorMixin, ViewParameters):
     @property
     def label_quality_(self) -> np.ndarray:
         """Label quality of shape (n_samples,) (+ targets)."""
-        check_is_fitted(self)
-        known = [fitted.quality for fitted in self.result_.targets]
-        if any(quality is None for quality in known):
-            known = [e.label_quality for e in self.result_.evidence]
-        return self.result_.of_targets(known)
+        return self._judged("quality", "label_quality")
 
     @property
     def scale_(self) -> float | np.ndarray:
         """σ̂, the noise scale of the labels."""
+        return self._judged("sigma", "scale")
+
+    def _judged(self, name: str, in_evidence: str) -> Any:
+        """What the threshold mode said of the labels, or else leave-one-out."""
         check_is_fitted(self)
-        known = [fitted.sigma for fitted in self.result_.targets]
-        if any(sigma is None for sigma in known):
-            known = [e.scale for e in self.result_.evidence]
+        known = [getattr(fitted, name) for fitted in self.result_.targets]
+        if any(each is None for each in known):
+            known = [getattr(evidence, in_evidence) for evidence in self.result_.evidence]
         return self.result_.of_targets(known)
 
 

@@ -225,20 +225,16 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         return HLRegressor(**handed | JUDGED_THERE | params)
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        total = data.total_weight
-        plan = self._plan(total, tuple(self.removals))
-        choice = choose(settings, data, self.manifolds, plan)
-        self._record(choice, total)
-        self.best_score_ = choice.score
+        choice = self._searched(choose, settings, data)
         self.held_out_residuals_[self._looked_at] = choice.held_out
-        return self._parameters_at(choice.point, total) | mode_parameters(choice.mode)
+        best = self._parameters_at(choice.point, data.total_weight)
+        return best | mode_parameters(choice.mode)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         """The grid alone, leave-one-out predictions shown to a scorer."""
         total = data.total_weight
-        plan = self._plan(total, tuple(self.removals))
+        plan, lines, scores = self._plan(total), [], []
         scorer, given = get_scorer(self.scoring), data.y[data.labelled[:, 0], 0]
-        lines, scores = [], []
         for point, mode, errors in grid_errors(settings, data, self.manifolds, plan):
             predicted = (given - errors).reshape(-1, 1)
             scores.append(float(scorer(_AsGiven(), predicted, given)))
