@@ -134,7 +134,7 @@ def _fit_to_all(
         n_components=max(1, options.n_components // len(model.views or [None])),
         random_state=options.random_state,
     )
-    watch = _Progress(options.tell, 0.2, 0.7)
+    watch = _Progress(options.tell)
     model.fit(WatchedRows(table.rows, watch.pass_begins), labels, trusted=trusted)
     _ = model.label_quality_
     watch.tell = None  # the model keeps its rows, not who watched them
@@ -145,8 +145,6 @@ class _Progress:
     """Passes over the rows as progress: how many there will be no one knows before."""
 
     tell: Progress | None
-    first: float
-    last: float
     passes: int = 0
 
     def pass_begins(self) -> None:
@@ -154,8 +152,10 @@ class _Progress:
         self.passes += 1
         if self.tell is not None:
             done = 1.0 - math.exp(-self.passes / USUAL_PASSES)
-            share = self.first + (self.last - self.first) * done
-            self.tell(share, f"fitting to all labels, pass {self.passes} over the rows")
+            self.tell(
+                0.2 + (0.7 - 0.2) * done,
+                f"fitting to all labels, pass {self.passes} over the rows",
+            )
 
 
 def _inner(selection: Any) -> Any:

@@ -6,6 +6,7 @@ model, table, evidence -> data frames -> CSV in parts; what the page shows
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from activehuber.audit.verdicts import Verdicts
 from activehuber.data.rows import ChosenRows
 from activehuber.data.writing import csv_line, csv_rows, harmless, plain_text
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.report.page import MAX_LINES, LabelLine, Neighbour, Points
+from activehuber.report.page import MAX_LINES, LabelLine, Neighbour
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,11 +117,6 @@ def _csv_column(name: str, values: np.ndarray) -> Any:
     return values
 
 
-def is_polars(X: Any) -> bool:
-    """Whether a table came as a polars frame."""
-    return type(X).__module__.partition(".")[0] == "polars"
-
-
 def as_polars(frame: pd.DataFrame) -> Any:
     """The same table for those who came with polars."""
     import polars as pl
@@ -128,29 +124,17 @@ def as_polars(frame: pd.DataFrame) -> Any:
     return pl.DataFrame({name: frame[name].tolist() for name in frame.columns})
 
 
-def points_of(judged: Verdicts, names: np.ndarray, threshold: float | None) -> Points:
-    """All labels for the pictures; `names` are those of their rows."""
-    scale = judged.scale
-    return Points(
-        row=names,
-        given=judged.given,
-        fitted=judged.fitted,
-        residual=judged.residual,
-        flagged=judged.flagged,
-        threshold=np.nan if threshold is None or not scale else threshold / scale,
-        classes=judged.classes,
-    )
-
-
 def label_lines(
     labels: pd.DataFrame, judged: Verdicts, names: np.ndarray, similar: Similar
 ) -> tuple[LabelLine, ...]:
     """The worst labels, as many as the page may show; `labels` is that of `labels_table`."""
     given = judged.as_labels(judged.given)
+    pairs = zip(similar.near.tolist(), similar.similarity.tolist(), strict=True)
     neighbours = (
-        tuple(Neighbour(str(names[j]), given[j], near) for j, near in similar.of(rank))
-        for rank in range(MAX_LINES)
+        tuple(Neighbour(str(names[j]), given[j], near) for j, near in zip(*pair, strict=True))
+        for pair in islice(pairs, MAX_LINES)
     )
     columns = (labels[name].head(MAX_LINES).tolist() for name in labels.columns[1:])
     rows = (str(name) for name in names[judged.order[:MAX_LINES]])
-    return tuple(LabelLine(*cells) for cells in zip(rows, *columns, neighbours, strict=False))
+    found = chain(neighbours, repeat(()))  # not looked for beyond some rank
+    return tuple(LabelLine(*cells) for cells in zip(rows, *columns, found, strict=False))

@@ -43,13 +43,6 @@ class Similar:
     similarity: Matrix
     notes: tuple[str, ...] = ()
 
-    def of(self, rank: int) -> list[tuple[int, float]]:
-        """Places and similarities for the label of some rank, none if it was not asked for."""
-        pairs = zip(
-            self.near[rank : rank + 1].flat, self.similarity[rank : rank + 1].flat, strict=True
-        )
-        return [(int(place), float(value)) for place, value in pairs]
-
 
 def similar_rows(model: HLRegressor, X: Rows, judged: Verdicts, options: Options) -> Similar:
     """For the worst labels the labels in use most similar to them."""

@@ -48,7 +48,7 @@ def summarise(
         explained=explained,
         parameters=choice.parameters,
         findings=tuple(_findings(choice, judged, explained, options.coverage)),
-        notes=(*table.features.sentences_, *notes, *choice.notes),
+        notes=(*table.features.sentences_, *filter(None, notes), *choice.notes),
         settings=_settings(choice, table, options),
     )
 

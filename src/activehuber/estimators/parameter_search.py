@@ -24,7 +24,7 @@ from activehuber.estimators.inputs import checked_rows, is_streamed, new_rows, s
 from activehuber.estimators.parameters import SELECTION_LABELS, ViewParameters, prepared
 from activehuber.estimators.prediction import parts_of
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.estimators.splitters import class_numbers, is_missing
+from activehuber.estimators.splitters import class_numbers, is_unlabelled
 from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.feature_maps import drawn
@@ -403,7 +403,7 @@ def mode_parameters(mode: Mode) -> dict[str, Any]:
 def splits_of(cv: Any, given: TrainingRows, *, classes: bool) -> Splits:
     """Pairs of (train, test) rows; unlabelled rows are in every training part."""
     X, y = given.X, given.y
-    missing = np.asarray(is_missing(y).reshape(len(y), -1).all(axis=1))
+    missing = is_unlabelled(y)
     labelled = np.flatnonzero(~missing)
     target = class_numbers(y, labelled) if classes else np.asarray(y, dtype=float)[labelled]
     # Text can be split too.
