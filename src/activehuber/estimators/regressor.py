@@ -419,13 +419,14 @@ class HLRegressor(RegressorMixin, ViewParameters):
         weights = None if sample_weight is None else np.asarray(sample_weight)
         check_consistent_length(X, y, weights)
         predicted = np.reshape(np.asarray(self.predict(X)), (len(y), -1))
-        if predicted.shape != y.reshape(len(y), -1).shape:
+        columns = y.reshape(len(y), -1)
+        if predicted.shape != columns.shape:
             raise ValueError(
                 f"y has shape {y.shape}, but the regressor was fitted to "
                 f"{predicted.shape[1]} targets"
             )
         scores = []
-        for labels, prediction in zip(y.reshape(len(y), -1).T, predicted.T, strict=True):
+        for labels, prediction in zip(columns.T, predicted.T, strict=True):
             given = ~np.isnan(labels)
             if not np.any(given):
                 raise ValueError("y contains NaN only: there is no label to score against")
