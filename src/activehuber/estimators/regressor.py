@@ -470,13 +470,12 @@ class HLRegressor(RegressorMixin, ViewParameters):
                 "an approximated fit has no threshold_path; use approximation=None on fewer "
                 "rows"
             )
-        fitted = self.result_.targets[target]
+        result = self.result_
         return path_of_labels(
-            self.result_.settings,
-            self.result_.data,
+            result.settings,
+            result.data,
             target,
-            removed=fitted.removed,
-            view_weights=fitted.view_weights,
+            fitted=result.targets[target],
             min_threshold=min_threshold,
             max_events=max_events,
         )
