@@ -31,7 +31,7 @@ def is_missing(y: Any) -> np.ndarray:
 def is_unlabelled(y: Any) -> np.ndarray:
     """True for rows without any label, shape (n,)."""
     missing = is_missing(y)
-    return np.asarray(missing.reshape(len(missing), -1).all(axis=1))
+    return missing if missing.ndim == 1 else np.all(missing.reshape(len(missing), -1), axis=1)
 
 
 def class_numbers(y: Any, rows: np.ndarray) -> np.ndarray:
