@@ -94,22 +94,20 @@ def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            if sampled or approximation is not None:
-                selection = clone(estimator).fit(
-                    X.take(rows), labels.values[rows], trusted=table.trusted[rows]
-                )
+            again = sampled or approximation is not None
+            seen, some = (X.take(rows), rows) if again else (_array(X), slice(None))
+            selection = clone(estimator).fit(
+                seen, labels.values[some], trusted=table.trusted[some]
+            )
+            model = getattr(selection, "best_estimator_", selection)
+            if again:
                 options.tell(0.2, "fitting to all labels")
-                model = clone(_inner(selection))
+                model = clone(model)
                 # The ridge 2lλ is noise over signal: it stays, whatever the number of labels.
                 model.set_params(alpha=model.alpha * len(rows) / count)
                 if isinstance(selection, HLRegressorCV):
                     model.set_params(judge_wider=True)  # the width was not chosen for these
                 _fit_to_all(model, table, approximation, options)
-            else:
-                selection = clone(estimator).fit(
-                    _array(X), labels.values, trusted=table.trusted
-                )
-                model = _inner(selection)
             _ = model.label_quality_  # here, so that its warnings are caught too
         except (ValueError, TypeError) as error:
             raise TableError(first_line(error)) from error
@@ -134,7 +132,7 @@ def _fit_to_all(
         n_components=max(1, options.n_components // len(model.views or [None])),
         random_state=options.random_state,
     )
-    watch = _Progress(options.tell, 0.2, 0.7)
+    watch = _Progress(options.tell)
     model.fit(WatchedRows(table.rows, watch.pass_begins), labels, trusted=trusted)
     _ = model.label_quality_
     watch.tell = None  # the model keeps its rows, not who watched them
@@ -145,8 +143,6 @@ class _Progress:
     """Passes over the rows as progress: how many there will be no one knows before."""
 
     tell: Progress | None
-    first: float
-    last: float
     passes: int = 0
 
     def pass_begins(self) -> None:
@@ -154,12 +150,10 @@ class _Progress:
         self.passes += 1
         if self.tell is not None:
             done = 1.0 - math.exp(-self.passes / USUAL_PASSES)
-            share = self.first + (self.last - self.first) * done
-            self.tell(share, f"fitting to all labels, pass {self.passes} over the rows")
-
-
-def _inner(selection: Any) -> Any:
-    return getattr(selection, "best_estimator_", selection)
+            self.tell(
+                0.2 + (0.7 - 0.2) * done,
+                f"fitting to all labels, pass {self.passes} over the rows",
+            )
 
 
 def _array(rows: Rows) -> Matrix:

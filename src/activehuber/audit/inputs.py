@@ -112,10 +112,12 @@ class TargetColumn:
         name = str(name or getattr(y, "name", None) or "target")
         if y is None:
             raise TableError("y is missing; mark rows without a label by NaN or None")
-        column = y if isinstance(y, pd.Series) else _as_series(y)
-        if len(column) != n_rows:
-            raise TableError(f"X has {n_rows} rows but y has {len(column)}")
-        column = column.reset_index(drop=True)
+        floats = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == np.float64
+        if not isinstance(y, pd.Series):
+            y = pd.Series(y) if floats else pd.Series(_as_list(y), dtype=object)
+        if len(y) != n_rows:
+            raise TableError(f"X has {n_rows} rows but y has {len(y)}")
+        column = y.reset_index(drop=True)
         if classify:
             words = words_of(column)
             given = ~column.isna().to_numpy()
@@ -157,14 +159,6 @@ def _on_thousands(column: pd.Series, numbers: np.ndarray) -> str:
     cells = column[np.isnan(numbers) & ~column.isna().to_numpy()]
     some = any(isinstance(cell, str) and has_thousands(cell) for cell in cells)
     return ", write 1234 where it says 1,234" if some else ""
-
-
-def _as_series(y: Any) -> pd.Series:
-    import pandas as pd
-
-    if isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == np.float64:
-        return pd.Series(y)
-    return pd.Series(_as_list(y), dtype=object)
 
 
 def _holds_flags(column: pd.Series) -> bool:
@@ -272,24 +266,20 @@ def views_of_features(views: Sequence[View], features: TableFeatures) -> list[Vi
         columns = [view.columns] if isinstance(view.columns, str) else list(view.columns)
         spoken = view.name or f"view{number}"
         for name in columns:
-            _check_in_use(name, spoken, features)
+            if name in features.columns_:
+                continue
+            if name in features.left_out_:
+                raise TableError(
+                    f"view {spoken!r}: column {shortened(name)!r} was left out of the table "
+                    f"({features.left_out_[name]}); leave it out of the view too"
+                )
+            raise TableError(
+                f"view {spoken!r}: there is no column {shortened(name)!r} to learn from"
+                f"{like(str(name), features.columns_)}; there are "
+                f"{listed(features.columns_, 12)}"
+            )
         mine = clone(view)
         mine.columns = features.places_of(columns)
         mine.name = spoken
         out.append(mine)
     return out
-
-
-def _check_in_use(name: Any, view: str, features: TableFeatures) -> None:
-    """Raise unless a column of a view is one that is learnt from."""
-    if name in features.columns_:
-        return
-    if name in features.left_out_:
-        raise TableError(
-            f"view {view!r}: column {shortened(name)!r} was left out of the table "
-            f"({features.left_out_[name]}); leave it out of the view too"
-        )
-    raise TableError(
-        f"view {view!r}: there is no column {shortened(name)!r} to learn from"
-        f"{like(str(name), features.columns_)}; there are {listed(features.columns_, 12)}"
-    )

@@ -6,6 +6,7 @@ model, table, evidence -> data frames -> CSV in parts; what the page shows
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from activehuber.audit.verdicts import Verdicts
 from activehuber.data.rows import ChosenRows
 from activehuber.data.writing import csv_line, csv_rows, harmless, plain_text
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.report.page import MAX_LINES, LabelLine, Neighbour, Points
+from activehuber.report.page import MAX_LINES, LabelLine, Neighbour
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,12 +64,9 @@ def _frame(table: Encoded, rows: np.ndarray, columns: Columns) -> pd.DataFrame:
 
     names = table.names[rows]
     mine = names.tolist() if names.dtype == object else names
-    return pd.DataFrame({_id_name(table.id_name, list(columns)): mine, **columns})
-
-
-def _id_name(name: str, others: Sequence[str]) -> str:
-    """The id column's name, which no other column of the output may have."""
-    return f"{name} (id)" if name in others else name
+    # No other column of the output may have the id column's name.
+    id_name = f"{table.id_name} (id)" if table.id_name in columns else table.id_name
+    return pd.DataFrame({id_name: mine, **columns})
 
 
 def predict_columns(model: Any, X: Any, coverage: float) -> Columns:
@@ -87,26 +85,18 @@ def predict_columns(model: Any, X: Any, coverage: float) -> Columns:
         `prediction`, `lower`, `upper`; for classes the latter are NaN and there is
         `probability`, that of the class predicted.
     """
-    nothing = np.full(len(X), np.nan)
+    lower = upper = np.full(len(X), np.nan)
     if isinstance(model, HLClassifier):
         if not len(X):
-            return {"prediction": [], "lower": [], "upper": [], "probability": []}
+            return {name: [] for name in ("prediction", "lower", "upper", "probability")}
         predicted = np.array([plain_text(name) for name in model.predict(X)], dtype=object)
-        probability = np.max(model.predict_proba(X), axis=1)
-        return {
-            "prediction": predicted,
-            "lower": nothing,
-            "upper": nothing,
-            "probability": probability,
-        }
-    if not len(X):
-        return {"prediction": nothing, "lower": nothing, "upper": nothing}
-    interval = np.asarray(model.predict_interval(X, coverage=coverage))
-    return {
-        "prediction": model.predict(X),
-        "lower": interval[:, 0],
-        "upper": interval[:, 1],
-    }
+        probability = {"probability": np.max(model.predict_proba(X), axis=1)}
+    elif len(X):
+        lower, upper = np.asarray(model.predict_interval(X, coverage=coverage)).T
+        predicted, probability = model.predict(X), {}
+    else:
+        predicted, probability = lower, {}
+    return {"prediction": predicted, "lower": lower, "upper": upper, **probability}
 
 
 def table_csv(frame: Any, leave_out: Sequence[str] = ()) -> Iterator[bytes]:
@@ -127,11 +117,6 @@ def _csv_column(name: str, values: np.ndarray) -> Any:
     return values
 
 
-def is_polars(X: Any) -> bool:
-    """Whether a table came as a polars frame."""
-    return type(X).__module__.partition(".")[0] == "polars"
-
-
 def as_polars(frame: pd.DataFrame) -> Any:
     """The same table for those who came with polars."""
     import polars as pl
@@ -139,29 +124,17 @@ def as_polars(frame: pd.DataFrame) -> Any:
     return pl.DataFrame({name: frame[name].tolist() for name in frame.columns})
 
 
-def points_of(judged: Verdicts, names: np.ndarray, threshold: float | None) -> Points:
-    """All labels for the pictures; `names` are those of their rows."""
-    scale = judged.scale
-    return Points(
-        row=names,
-        given=judged.given,
-        fitted=judged.fitted,
-        residual=judged.residual,
-        flagged=judged.flagged,
-        threshold=np.nan if threshold is None or not scale else threshold / scale,
-        classes=judged.classes,
-    )
-
-
 def label_lines(
     labels: pd.DataFrame, judged: Verdicts, names: np.ndarray, similar: Similar
 ) -> tuple[LabelLine, ...]:
     """The worst labels, as many as the page may show; `labels` is that of `labels_table`."""
     given = judged.as_labels(judged.given)
+    pairs = zip(similar.near.tolist(), similar.similarity.tolist(), strict=True)
     neighbours = (
-        tuple(Neighbour(str(names[j]), given[j], near) for j, near in similar.of(rank))
-        for rank in range(MAX_LINES)
+        tuple(Neighbour(str(names[j]), given[j], near) for j, near in zip(*pair, strict=True))
+        for pair in islice(pairs, MAX_LINES)
     )
     columns = (labels[name].head(MAX_LINES).tolist() for name in labels.columns[1:])
     rows = (str(name) for name in names[judged.order[:MAX_LINES]])
-    return tuple(LabelLine(*cells) for cells in zip(rows, *columns, neighbours, strict=False))
+    found = chain(neighbours, repeat(()))  # not looked for beyond some rank
+    return tuple(LabelLine(*cells) for cells in zip(rows, *columns, found, strict=False))

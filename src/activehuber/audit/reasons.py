@@ -35,14 +35,17 @@ def _number_reasons(judged: Verdicts, similar: Similar) -> list[str]:
     certain = usual is not None and np.isfinite(half) and half > 0.0
     out = []
     for given, expected in zip(judged.given.tolist(), judged.expected.tolist(), strict=True):
-        if certain and abs(given) < LONGEST_PLAIN:
-            out.append(f"given {given:.{usual}f}, expected {expected:.{usual}f} ± {width}")
+        plain = certain and abs(given) < LONGEST_PLAIN
+        digits = usual if plain else _decimals(half, given)
+        if digits is None:
+            out.append(f"given {given:.4g}, expected {expected:.4g} ± {half:.2g}")
         else:
-            out.append(_reason(given, expected, half))
+            out.append(f"given {given:.{digits}f}, expected {expected:.{digits}f} ± {width}")
     if similar.near.shape[1]:
         labels = judged.given[similar.near]
         low, high = labels.min(axis=1).tolist(), labels.max(axis=1).tolist()
-        spoken = _most_similar(labels.shape[1])
+        several = f"{labels.shape[1]} most similar rows have"
+        spoken = several if labels.shape[1] > 1 else "most similar row has"
         for i, lowest, highest in zip(similar.wanted.tolist(), low, high, strict=True):
             digits = _decimals(half, float(judged.given[i]))
             out[i] += f"; {spoken} {_span(lowest, highest, digits)}"
@@ -60,17 +63,6 @@ def _class_reasons(judged: Verdicts, similar: Similar) -> list[str]:
         commonest = int(np.argmax(votes))
         out[i] += f"; {votes[commonest]} of the {k} most similar rows have {name[commonest]}"
     return out
-
-
-def _reason(given: float, expected: float, half: float) -> str:
-    digits = _decimals(half, given)
-    if digits is None:
-        return f"given {given:.4g}, expected {expected:.4g} ± {half:.2g}"
-    return f"given {given:.{digits}f}, expected {expected:.{digits}f} ± {rough(half)}"
-
-
-def _most_similar(count: int) -> str:
-    return f"{count} most similar rows have" if count > 1 else "most similar row has"
 
 
 def _span(low: float, high: float, digits: int | None) -> str:

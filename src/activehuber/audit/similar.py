@@ -16,7 +16,6 @@ from activehuber.audit.inputs import Options
 from activehuber.audit.verdicts import Verdicts
 from activehuber.data.rows import Rows, blas_threads, one_blas_thread
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.fitting.settings import ViewSettings
 
 # Most similar rows that are named.
 N_NEIGHBOURS = 5
@@ -44,13 +43,6 @@ class Similar:
     similarity: Matrix
     notes: tuple[str, ...] = ()
 
-    def of(self, rank: int) -> list[tuple[int, float]]:
-        """Places and similarities for the label of some rank, none if it was not asked for."""
-        pairs = zip(
-            self.near[rank : rank + 1].flat, self.similarity[rank : rank + 1].flat, strict=True
-        )
-        return [(int(place), float(value)) for place, value in pairs]
-
 
 def similar_rows(model: HLRegressor, X: Rows, judged: Verdicts, options: Options) -> Similar:
     """For the worst labels the labels in use most similar to them."""
@@ -68,8 +60,7 @@ def similar_rows(model: HLRegressor, X: Rows, judged: Verdicts, options: Options
     if k == 0:
         nothing = np.empty((len(wanted), 0))
         return Similar(wanted, nothing.astype(int), nothing)
-    views, weights = model.result_.settings.views, model.result_.targets[0].view_weights
-    kernel = _SumOfKernels(views, weights, X.take(judged.rows[pool]))
+    kernel = _SumOfKernels(model, X.take(judged.rows[pool]))
     asked = X.take(judged.rows[wanted])
     in_pool = np.full(len(judged.rows), -1)
     in_pool[pool] = np.arange(len(pool))
@@ -89,21 +80,32 @@ def similar_rows(model: HLRegressor, X: Rows, judged: Verdicts, options: Options
 class _SumOfKernels:
     """Similarity to some rows, as the kernel of Σ_α c^α f^α sees it."""
 
-    def __init__(self, views: tuple[ViewSettings, ...], weights: Vector, rows: Matrix) -> None:
-        self.views, self.weights, self.rows = views, weights, rows
-        self.norms = np.sqrt(np.maximum(_diagonal(views, weights, rows), 0.0))
+    def __init__(self, model: HLRegressor, rows: Matrix) -> None:
+        weights = model.result_.targets[0].view_weights
+        views = zip(model.result_.settings.views, weights, strict=True)
+        self.shares = [(view, weight**2) for view, weight in views]
+        self.rows, self.norms = rows, self.norms_of(rows)
+
+    def norms_of(self, X: Matrix) -> Vector:
+        """√K(x, x) of Σ_α (c^α)² K^α, the kernel of Σ_α c^α f^α; shape (n,)."""
+        out = np.zeros(len(X))
+        for view, share in self.shares:
+            out += share * view.kernel.diagonal(view.select(X))
+        return np.sqrt(np.maximum(out, 0.0))
 
     def nearest(self, X: Matrix, own_place: np.ndarray, k: int) -> tuple[np.ndarray, Matrix]:
         """Places of the k most similar rows and how similar they are, each of shape (n, k)."""
-        block = _kernel(self.views, self.weights, X, self.rows)
+        block = np.zeros((len(X), len(self.rows)))
+        for view, share in self.shares:
+            for rows, part in view.kernel.blocks(view.select(X), view.select(self.rows)):
+                block[rows] += share * part
         if np.ptp(self.norms) > 0.0:
             np.divide(block, self.norms, out=block, where=self.norms > 0.0)
         among = own_place >= 0
         block[np.flatnonzero(among), own_place[among]] = -np.inf
         best = _largest(block, k)
         values = np.take_along_axis(block, best, axis=1)
-        norms = np.sqrt(np.maximum(_diagonal(self.views, self.weights, X), 0.0))
-        norms = norms * (1.0 if np.ptp(self.norms) > 0.0 else self.norms[0])
+        norms = self.norms_of(X) * (1.0 if np.ptp(self.norms) > 0.0 else self.norms[0])
         values = values / np.where(norms > 0.0, norms, 1.0)[:, None]
         # Ties by place, so that the same table always names the same rows.
         ranks = np.lexsort((best, -values), axis=1)
@@ -130,21 +132,3 @@ def _largest(values: Matrix, k: int) -> np.ndarray:
         places = np.broadcast_to(np.arange(columns), (rows, columns))
     chosen = np.argpartition(np.take_along_axis(values, places, axis=1), -k, axis=1)[:, -k:]
     return np.take_along_axis(places, chosen, axis=1)
-
-
-def _kernel(views: tuple[ViewSettings, ...], weights: Vector, X: Matrix, Z: Matrix) -> Matrix:
-    """Σ_α (c^α)² K^α(X, Z), the kernel of Σ_α c^α f^α."""
-    out = np.zeros((len(X), len(Z)))
-    for view, weight in zip(views, weights, strict=True):
-        left, right = view.select(X), view.select(Z)
-        for rows, block in view.kernel.blocks(left, right):
-            out[rows] += weight**2 * block
-    return out
-
-
-def _diagonal(views: tuple[ViewSettings, ...], weights: Vector, X: Matrix) -> Vector:
-    """Σ_α (c^α)² K^α(x, x), shape (n,)."""
-    out = np.zeros(len(X))
-    for view, weight in zip(views, weights, strict=True):
-        out += weight**2 * view.kernel.diagonal(view.select(X))
-    return out

@@ -32,12 +32,8 @@ def summarise(
     notes: tuple[str, ...],
 ) -> Summary:
     """Counts and sentences on a fit and its verdicts; `notes` say how these were found."""
-    n_rows, n_labelled, threshold = (
-        len(table.rows),
-        len(judged.rows),
-        choice.estimator.threshold_,
-    )
-    explained = _explained(judged)
+    n_rows, n_labelled = len(table.rows), len(judged.rows)
+    threshold, explained = choice.estimator.threshold_, _explained(judged)
     return Summary(
         kind="classification" if judged.classes else "regression",
         target=table.labels.name,
@@ -52,7 +48,7 @@ def summarise(
         explained=explained,
         parameters=choice.parameters,
         findings=tuple(_findings(choice, judged, explained, options.coverage)),
-        notes=(*table.features.sentences_, *notes, *choice.notes),
+        notes=(*table.features.sentences_, *filter(None, notes), *choice.notes),
         settings=_settings(choice, table, options),
     )
 
@@ -60,13 +56,11 @@ def summarise(
 def _explained(judged: Verdicts) -> float:
     """How well the other rows predict the kept labels: R², or agreement for classes."""
     kept = ~judged.flagged
+    given, expected = judged.given[kept], judged.expected[kept]
     if judged.classes:
-        return (
-            float(np.mean(judged.given[kept] == judged.expected[kept])) if kept.any() else 0.0
-        )
-    given = judged.given[kept]
+        return float(np.mean(given == expected)) if len(given) else 0.0
     spread = float(np.sum((given - np.mean(given)) ** 2)) if len(given) else 0.0
-    missed = float(np.sum((given - judged.expected[kept]) ** 2))
+    missed = float(np.sum((given - expected) ** 2))
     return 1.0 - missed / spread if spread > 0.0 else 0.0
 
 
@@ -113,10 +107,8 @@ def _findings(
 
 
 def _on_approximation(regressor: HLRegressor) -> list[str]:
-    approximation, basis = (
-        regressor.result_.settings.approximation,
-        regressor.result_.targets[0].basis,
-    )
+    result = regressor.result_
+    approximation, basis = result.settings.approximation, result.targets[0].basis
     if approximation is None or basis is None:
         return []
     many = len(basis.places) > 1

@@ -6,11 +6,12 @@ table -> numbers -> model -> verdicts, path, similar rows -> tables, summary, pa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.pipeline import Pipeline
 
 from activehuber.audit.choice import choose_and_fit
@@ -28,10 +29,8 @@ from activehuber.audit.inputs import (
 )
 from activehuber.audit.outputs import (
     as_polars,
-    is_polars,
     label_lines,
     labels_table,
-    points_of,
     predict_columns,
     predictions_table,
     table_csv,
@@ -42,7 +41,8 @@ from activehuber.audit.threshold_path import follow_path
 from activehuber.audit.verdicts import judge
 from activehuber.data.encoding import TableFeatures, as_frame
 from activehuber.data.rows import ArrayRows, threads_for
-from activehuber.report.page import Report, render
+from activehuber.estimators.inputs import comes_from
+from activehuber.report.page import Points, Report, render
 from activehuber.report.summary import Summary
 from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import shortened
@@ -134,7 +134,7 @@ class Audit:
         check_coverage(coverage)
         features, estimator = self.model.named_steps.values()
         columns = predict_columns(estimator, features.transform(X), coverage)
-        if is_polars(X):
+        if comes_from(X, "polars"):
             return as_polars(pd.DataFrame(columns))
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
@@ -283,18 +283,8 @@ def audit(
     >>> len(found.predictions) == int(corrupted.frame["progression"].isna().sum())
     True
     """
-    options = Options(
-        classify=classify,
-        views=views,
-        estimator=estimator,
-        coverage=coverage,
-        max_selection_rows=max_selection_rows,
-        approximation=approximation,
-        n_components=n_components,
-        random_state=random_state,
-        progress=progress,
-        title=title,
-    )
+    given = locals()
+    options = Options(**{field.name: given[field.name] for field in fields(Options)})
     frame = as_frame(X)
     labels = TargetColumn.read(y, len(frame), classify=classify, name=target)
     mask = check_trusted(trusted, len(frame))
@@ -305,7 +295,7 @@ def audit(
     digest = data_hash or hash_of(frame, labels)
     encoded = Encoded(features, rows, labels, mask, names, id_name, digest, frame)
     found = audit_encoded(encoded, options)
-    if not is_polars(X):
+    if not comes_from(X, "polars"):
         return found
     return replace(
         found, labels=as_polars(found.labels), predictions=as_polars(found.predictions)
@@ -318,22 +308,24 @@ def audit_encoded(table: Encoded, options: Options) -> Audit:
         options.tell(0.05, "choosing parameters and fitting")
         choice = choose_and_fit(table, options)
         options.tell(0.7, "following the threshold")
-        path = follow_path(choice.regressor, table.labels)
+        left_at, drawn, note = follow_path(choice.regressor, table.labels)
         options.tell(0.8, "looking for similar rows")
         judged = judge(choice, table, options.coverage)
         similar = similar_rows(choice.regressor, table.rows, judged, options)
         options.tell(0.9, "predicting what is missing")
         rest = predictions_table(choice, table, options.coverage)
     options.tell(0.95, "writing it down")
-    labels = labels_table(table, judged, similar, path.left_at)
-    summary = summarise(choice, table, judged, options, (*path.notes, *similar.notes))
-    names = table.names[judged.rows]
+    labels = labels_table(table, judged, similar, left_at)
+    summary = summarise(choice, table, judged, options, (note, *similar.notes))
+    names, threshold, scale = table.names[judged.rows], summary.threshold, judged.scale
+    band = np.nan if threshold is None or not scale else threshold / scale
+    given, flagged, classes = judged.given, judged.flagged, judged.classes
     report = Report(
         title=options.title,
         summary=summary,
         lines=label_lines(labels, judged, names, similar),
-        points=points_of(judged, names, summary.threshold),
-        path=path.drawn,
+        points=Points(names, given, judged.fitted, judged.residual, flagged, band, classes),
+        path=drawn,
     )
     model = Pipeline([("features", table.features), ("estimator", choice.estimator)])
     return Audit(labels, rest, summary, model, report)

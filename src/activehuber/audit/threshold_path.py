@@ -5,7 +5,7 @@ a fitted model -> the path with all labels in use, exact or in steps -> a thresh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
 from activehuber.report.page import PathSummary
 from activehuber.solver.newton import solve
-from activehuber.solver.path import Trail, follow
+from activehuber.solver.path import follow
 
 # Labels up to which the path over the threshold is followed exactly, and its work at most:
 # changes of a label, each of which costs a pass over the Gram matrix, times its entries. Up
@@ -31,35 +31,26 @@ WALK_LABELS, WALK_STEPS, FEWER_STEPS = 6_000, 24, 10
 _Path = tuple[Vector, np.ndarray, str]
 
 
-@dataclass(frozen=True)
-class FollowedPath:
-    """Where labels left the free set.
+def follow_path(
+    model: HLRegressor, labels: TargetColumn
+) -> tuple[Vector, PathSummary | None, str]:
+    """The path with all labels in use, down to the fit's own ξ.
 
-    Attributes
-    ----------
+    That of the reduced problem: coefficients, most of the work of `huber_path`, are not needed.
+
+    Returns
+    -------
     left_at : ndarray of shape (l,)
         The threshold at which each label first became bound; NaN if it did not.
     drawn : PathSummary or None
         What the page draws of it.
-    notes : tuple of str
-        What to say of how it was found.
-    """
-
-    left_at: Vector
-    drawn: PathSummary | None
-    notes: tuple[str, ...]
-
-
-def follow_path(model: HLRegressor, labels: TargetColumn) -> FollowedPath:
-    """The path with all labels in use, down to the fit's own ξ.
-
-    That of the reduced problem: coefficients, most of the work of `huber_path`, are not needed.
+    note : str
+        What to say of how it was found, if anything.
     """
     count = int(np.count_nonzero(labels.given))
     thresholds, states, note = _path_of(model, labels, count)
-    notes = (note,) if note else ()
     if not len(thresholds):
-        return FollowedPath(np.full(count, np.nan), None, notes)
+        return np.full(count, np.nan), None, note
     bound = states != 0
     first = thresholds[np.argmax(bound, axis=0)]
     left_at = np.where(np.any(bound, axis=0), first, np.nan)
@@ -67,7 +58,7 @@ def follow_path(model: HLRegressor, labels: TargetColumn) -> FollowedPath:
     if len(thresholds) > 1:
         free = np.count_nonzero(~bound, axis=1)
         drawn = PathSummary(thresholds, free, float(model.threshold_))
-    return FollowedPath(left_at, drawn, notes)
+    return left_at, drawn, note
 
 
 def _path_of(model: HLRegressor, labels: TargetColumn, count: int) -> _Path:
@@ -84,7 +75,13 @@ def _path_of(model: HLRegressor, labels: TargetColumn, count: int) -> _Path:
     try:
         if count <= PATH_LABELS:
             most = max(int(PATH_WORK / count**2), int(model.removed_.sum()) + 50)
-            return _exact_path(follow(problem, lowest, most))
+            trail = follow(problem, lowest, most)
+            note = (
+                f"The path over the threshold was followed from {trail.thresholds[0]:.3g} down "
+                f"to {trail.thresholds[-1]:.3g}; labels that left the free set below do not "
+                "say where."
+            )
+            return trail.thresholds, trail.states, "" if trail.complete else note
         return _walk(problem, lowest)
     except BreakdownError:
         return _no_path("The path over the threshold is too ill-conditioned to be followed.")
@@ -110,14 +107,6 @@ def _problem_of_all(model: HLRegressor, labels: TargetColumn) -> Problem:
         fit_intercept=settings.fit_intercept,
         active=np.ones(len(y), dtype=bool),
     )
-
-
-def _exact_path(trail: Trail) -> _Path:
-    note = (
-        f"The path over the threshold was followed from {trail.thresholds[0]:.3g} down to "
-        f"{trail.thresholds[-1]:.3g}; labels that left the free set below do not say where."
-    )
-    return trail.thresholds, trail.states, "" if trail.complete else note
 
 
 def _walk(problem: Problem, lowest: float | None) -> _Path:

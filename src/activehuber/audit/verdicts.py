@@ -15,7 +15,7 @@ from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded
 from activehuber.data.writing import plain_text
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.estimators.intervals import half_width
+from activehuber.estimators.prediction import half_width
 
 FLAGGED, KEPT, TRUSTED = "flagged", "kept", "trusted"
 

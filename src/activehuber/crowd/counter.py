@@ -27,7 +27,7 @@ from activehuber.crowd.search import (
     contiguous_folds,
     evenly,
 )
-from activehuber.estimators.intervals import half_width
+from activehuber.estimators.prediction import half_width
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.runtime.messages import TableError

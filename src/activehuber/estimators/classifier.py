@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import numbers
 from dataclasses import dataclass
 from functools import partial
@@ -158,38 +157,8 @@ class HLClassifier(ClassifierMixin, ViewParameters):
     ):
         self._keep(locals())
 
-    def fit(self, X, y, sample_weight=None, trusted=None):
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, labelled or not; the (n_samples, n_samples) Gram matrix for a precomputed
-            kernel. With an approximation also what is read piece by piece.
-        y : array-like of shape (n_samples,), or str
-            Classes: numbers, strings or booleans; NaN, None or pandas.NA where there is no
-            label. Or the name of a column of X, if that is read piece by piece.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A weight of k equals k repetitions of the row (with a graph: of its label).
-        trusted : array-like of shape (n_samples,), bool, default=None
-            Labels that must not be removed.
-
-        Returns
-        -------
-        self : HLClassifier
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLClassifier
-        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
-        >>> y = np.repeat(["left", "right"], 20)
-        >>> HLClassifier().fit(X, y).classes_.tolist()
-        ['left', 'right']
-        """
-        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
-        draft = copy.copy(self)
-        X, y = checked_rows(X, y, draft)
+    def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> None:
+        X, y = checked_rows(X, y, self)
         classes, own = _read_classes(y)
         check_consistent_length(X, own)
         rates = _check_rates(self.noise_rates, len(classes))
@@ -203,11 +172,18 @@ class HLClassifier(ClassifierMixin, ViewParameters):
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             params["random_state"] = int(seed)
         check_parameters(HLRegressor(**params))
-        draft.classes_ = classes
-        draft.estimator_, draft.noise_rates_ = _fit_best(params, X, labels, trusted, rates)
-        draft._assign(labels)
-        self.__dict__ = draft.__dict__
-        return self
+        self.classes_ = classes
+        self.estimator_, self.noise_rates_ = _fit_best(params, X, labels, trusted, rates)
+        model = self.estimator_
+        self.removed_ = labels.of_own_class(model.removed_)
+        self.label_quality_ = labels.of_own_class(model.label_quality_)
+        self.cut_ = _cut(model, labels, self.noise_rates_)
+        # Dropped labels too: they know nothing of their own h either, and leaving them out
+        # would make the others look certain.
+        codes, left_out, weights = labels.in_a_row(model)
+        self.calibration_ = calibrate(
+            codes, left_out - self.cut_, weights, self.noise_rates_ or (0.0, 0.0)
+        )
 
     def decision_function(self, X):
         """How far each row is from changing class.
@@ -337,18 +313,6 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self.noise_rates is None
         return tags
-
-    def _assign(self, labels: _CodedLabels) -> None:
-        model = self.estimator_
-        self.removed_ = labels.of_own_class(model.removed_)
-        self.label_quality_ = labels.of_own_class(model.label_quality_)
-        self.cut_ = _cut(model, labels, self.noise_rates_)
-        # Dropped labels too: they know nothing of their own h either, and leaving them out
-        # would make the others look certain.
-        codes, left_out, weights = labels.in_a_row(model)
-        self.calibration_ = calibrate(
-            codes, left_out - self.cut_, weights, self.noise_rates_ or (0.0, 0.0)
-        )
 
 
 def _class_of(decision: np.ndarray, classes: np.ndarray) -> np.ndarray:

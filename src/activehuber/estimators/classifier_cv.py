@@ -17,6 +17,7 @@ from activehuber.estimators.parameter_search import (
     ParameterSearch,
     TrainingRows,
     fits_on,
+    of_best,
     splits_of,
 )
 from activehuber.fitting.complaints import MANY_REMOVED
@@ -100,55 +101,10 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
     ):
         self._keep(locals())
 
-    # The mixin's, which refuses missing labels, would come first.
-    score = ParameterSearch.score
-
-    def predict_proba(self, X):
-        """Probabilities of the best estimator; see `HLClassifier.predict_proba`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_classes)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLClassifierCV
-        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
-        >>> y = np.repeat(["left", "right"], 20)
-        >>> HLClassifierCV().fit(X, y).predict_proba([[-2.0], [2.0]]).shape
-        (2, 2)
-        """
-        seen = self._scaled(X)
-        return self.best_estimator_.predict_proba(seen)
-
-    def decision_function(self, X):
-        """Decision values of the best estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_rows,) or (n_rows, n_classes)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLClassifierCV
-        >>> X = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)].reshape(-1, 1)
-        >>> y = np.repeat(["left", "right"], 20)
-        >>> decision = HLClassifierCV().fit(X, y).decision_function([[-2.0], [2.0]])
-        >>> bool(decision[0] < 0 < decision[1])
-        True
-        """
-        seen = self._scaled(X)
-        return self.best_estimator_.decision_function(seen)
+    predict = of_best(HLClassifier.predict)
+    predict_proba = of_best(HLClassifier.predict_proba)
+    decision_function = of_best(HLClassifier.decision_function)
+    score = of_best(HLClassifier.score)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -176,7 +132,7 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
             self.best_estimator_ = given.fit(self._estimator(self.best_params_))
         else:
             for each in said:
-                warnings.warn(each.message, each.category, stacklevel=3)
+                warnings.warn(each.message, each.category, stacklevel=4)
 
     def _dropping_helps(self, given: TrainingRows) -> bool:
         """Whether labels held out are predicted no worse if labels are dropped from the rest.
@@ -212,12 +168,8 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
         return gain >= (error if many else 0.0)
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        total = data.total_weight
-        plan = self._plan(total)
-        choice = choose_for_classes(settings, data, self.manifolds, plan)
-        self._record(choice, total)
-        self.best_score_ = choice.score
-        return self._parameters_at(choice.point, total)
+        choice = self._searched(choose_for_classes, settings, data)
+        return self._parameters_at(choice.point, data.total_weight)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         raise ValueError("HLClassifierCV takes a scorer only together with cv, such as cv=5")

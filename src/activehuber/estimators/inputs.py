@@ -14,17 +14,18 @@ from activehuber.fitting.validation import checked_features
 
 def is_streamed(X: Any) -> bool:
     """Whether X is read piece by piece: Parquet, a Dask collection or Rows themselves."""
-    return isinstance(X, (str, Path, Rows)) or _comes_from(X, "pyarrow") or is_dask(X)
+    return isinstance(X, (str, Path, Rows)) or is_dask(X) or comes_from(X, "pyarrow")
 
 
 def is_dask(X: Any) -> bool:
     """Whether X is a Dask collection."""
     # Data frames had a package of their own for a while.
-    return _comes_from(X, "dask") or _comes_from(X, "dask_expr")
+    return comes_from(X, "dask", "dask_expr")
 
 
-def _comes_from(X: Any, package: str) -> bool:
-    return type(X).__module__.partition(".")[0] == package
+def comes_from(X: Any, *packages: str) -> bool:
+    """Whether the class of X is one of some package's."""
+    return type(X).__module__.partition(".")[0] in packages
 
 
 def streamed_rows(X: Any, y: Any, names: Any = None) -> tuple[Rows, Any, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import signature
 from itertools import product
 from typing import Any
 
@@ -22,7 +24,7 @@ from activehuber.estimators.inputs import checked_rows, is_streamed, new_rows, s
 from activehuber.estimators.parameters import SELECTION_LABELS, ViewParameters, prepared
 from activehuber.estimators.prediction import parts_of
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.estimators.splitters import class_numbers, is_missing
+from activehuber.estimators.splitters import class_numbers, is_unlabelled
 from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.feature_maps import drawn
@@ -90,6 +92,30 @@ class TrainingRows:
         return model.fit(self.X, self.y, self.sample_weight, self.trusted)
 
 
+def scaled(search: Any, X: Any) -> Any:
+    """New rows as the best estimator of a search is to see them."""
+    check_is_fitted(search)
+    if search.approximation is not None and is_streamed(X):
+        return new_rows(X, search)
+    checked = check.checked_features(search, X, order="C", reset=False)
+    return X if search.scaler_ is None else search.scaler_.transform(checked)
+
+
+def of_best(method: Callable) -> Callable:
+    """A method of the best estimator as one of the search, for rows as the search gets them."""
+
+    @wraps(method)
+    def asked(search: Any, *given: Any, **named: Any) -> Any:
+        call = signature(method).bind(search, *given, **named).arguments
+        if isinstance(call.get("y"), str):
+            check_is_fitted(search)
+            call["X"], call["y"] = scored_rows(call["X"], call["y"], search)
+        call["X"] = scaled(search, call["X"])  # says so if the search is not fitted
+        return method(**call | {"self": search.best_estimator_})
+
+    return asked
+
+
 class ParameterSearch(ViewParameters):
     """What both searches share: checks, the scaler, the grid, the record."""
 
@@ -109,109 +135,19 @@ class ParameterSearch(ViewParameters):
         several = isinstance(kernels, (list, tuple, np.ndarray))
         return self.views is None and several and tuple(kernels) == ("precomputed",)
 
-    def fit(self, X, y, sample_weight=None, trusted=None):
-        """Choose parameters and fit with them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Labels, NaN where there is none; classes of any values, NaN, None or pandas.NA
-            where there is no label.
-        sample_weight : array-like of shape (n_samples,), default=None
-        trusted : array-like of shape (n_samples,), bool, default=None
-            Labels that must not be removed.
-
-        Returns
-        -------
-        self : HLRegressorCV or HLClassifierCV
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLClassifierCV, HLRegressorCV
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
-        >>> search = HLRegressorCV(kernels=["rbf"], gammas=[1.0], alphas=[1e-4, 1e-2]).fit(X, y)
-        >>> search.best_params_["kernel"]
-        'rbf'
-        >>> HLClassifierCV().fit(X, np.where(X.ravel() < 3, "left", "right")).classes_.tolist()
-        ['left', 'right']
-        """
-        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
-        draft = copy.copy(self)
-        X, y = checked_rows(X, y, draft)
+    def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> None:
+        X, y = checked_rows(X, y, self)
+        own_views = self.views
         if isinstance(X, Rows):
-            draft.views = _numbered(self.views, X)
-        y, target = draft._read_labels(X, y, sample_weight)
-        given = draft._checked(TrainingRows(X, y, target, sample_weight, trusted))
-        draft._looked_at = np.arange(len(given))
-        choose = draft._choose if self.approximation is None else draft._choose_on_some
-        draft.best_params_ = choose(given)
-        draft._fit_best(given)
-        draft.relevance_ = draft._relevance()
-        draft.views = self.views
-        self.__dict__ = draft.__dict__
-        return self
-
-    def predict(self, X):
-        """Predict with the best estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLRegressorCV
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
-        >>> HLRegressorCV(kernels=["rbf"]).fit(X, y).predict([[1.5], [4.5]]).shape
-        (2,)
-        """
-        seen = self._scaled(X)
-        return self.best_estimator_.predict(seen)
-
-    def score(self, X, y, sample_weight=None):
-        """Score of the best estimator on the rows that have a label.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-        y : array-like of shape (n_rows,)
-        sample_weight : array-like of shape (n_rows,), default=None
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLRegressorCV
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
-        >>> y[50:] = np.nan                       # rows without a label are skipped
-        >>> bool(HLRegressorCV(kernels=["rbf"]).fit(X, y).score(X, y) > 0.95)
-        True
-        """
-        if isinstance(y, str):
-            check_is_fitted(self)
-            X, y = scored_rows(X, y, self)
-        seen = self._scaled(X)
-        return self.best_estimator_.score(seen, y, sample_weight)
-
-    def _scaled(self, X: Any) -> Any:
-        check_is_fitted(self)
-        if self.approximation is not None and is_streamed(X):
-            return new_rows(X, self)
-        checked = check.checked_features(self, X, order="C", reset=False)
-        return X if self.scaler_ is None else self.scaler_.transform(checked)
+            self.views = _numbered(own_views, X)
+        y, target = self._read_labels(X, y, sample_weight)
+        given = self._checked(TrainingRows(X, y, target, sample_weight, trusted))
+        self._looked_at = np.arange(len(given))
+        choose = self._choose if self.approximation is None else self._choose_on_some
+        self.best_params_ = choose(given)
+        self._fit_best(given)
+        self.relevance_ = self._relevance()
+        self.views = own_views
 
     def _check_parameters(self) -> None:
         check.check_several("kernels", self.kernels)
@@ -290,14 +226,9 @@ class ParameterSearch(ViewParameters):
         """`best_params_` by exact fits."""
         with threads_for(len(given)):
             settings = []
+            seen = given.X, given.target, given.sample_weight, given.trusted
             for params in self._candidates():
-                resolved, data = prepared(
-                    HLRegressor(**params),
-                    given.X,
-                    given.target,
-                    given.sample_weight,
-                    given.trusted,
-                )
+                resolved, data = prepared(HLRegressor(**params), *seen)
                 settings.append(resolved)
             plain = type(self).__name__.removesuffix("CV")
             check_enough_labels(data, f"give the parameters to {plain}")
@@ -317,7 +248,7 @@ class ParameterSearch(ViewParameters):
         pairs = zip(self.kernels, gammas, strict=True)
         return [{**handed, "kernel": kernel, "gamma": gamma} for kernel, gamma in pairs]
 
-    def _plan(self, total_weight: float, removals: tuple[float | None, ...] = ()) -> Plan:
+    def _plan(self, total_weight: float) -> Plan:
         factors = WIDTH_FACTORS if self.gammas is None else self.gammas
         ridges = self._ridges
         if self.alphas is not None:
@@ -328,9 +259,9 @@ class ParameterSearch(ViewParameters):
             move=self.gammas is None and self.alphas is None,
             move_ridge=self.alphas is None,
             relevance=bool(self.relevance),
-            removals=removals,
+            removals=tuple(getattr(self, "removals", ())),
             random_state=int(self.random_state),
-            report=_print if self.verbose else _print_nothing,
+            report=_print if self.verbose else Plan.report,
         )
 
     def _by_splits(self, grid: list[dict[str, Any]], given: TrainingRows) -> dict[str, Any]:
@@ -362,14 +293,20 @@ class ParameterSearch(ViewParameters):
             out += [self._parameters_at(point, total) for point in grid_points(family, plan)]
         return out
 
-    def _record(self, choice: SearchResult, total_weight: float) -> None:
-        """`cv_results_` from the trials of a search in closed form."""
+    def _searched(
+        self, choose: Callable[..., SearchResult], settings: list[Settings], data: Data
+    ) -> SearchResult:
+        """What a search in closed form finds; its trials are recorded."""
+        total = data.total_weight
+        choice = choose(settings, data, self.manifolds, self._plan(total))
         lines = [
-            self._parameters_at(trial.point, total_weight) | mode_parameters(trial.mode)
+            self._parameters_at(trial.point, total) | mode_parameters(trial.mode)
             for trial in choice.trials
         ]
         scores = np.array([trial.score for trial in choice.trials])
         self._tabulate(lines, scores, [trial.stage for trial in choice.trials])
+        self.best_score_ = choice.score
+        return choice
 
     def _best_of(self, lines: list[dict], scores: Vector, stage: str) -> dict[str, Any]:
         """Parameters with the best score; all are recorded."""
@@ -444,10 +381,6 @@ def _print(line: str) -> None:
     print(f"[activehuber] {line}")
 
 
-def _print_nothing(line: str) -> None:
-    """For those who want no report."""
-
-
 def _numbered(views: Any, rows: Rows) -> Any:
     """Views of named columns as views of numbers: the few rows looked at have no names."""
     if views is None:
@@ -470,7 +403,7 @@ def mode_parameters(mode: Mode) -> dict[str, Any]:
 def splits_of(cv: Any, given: TrainingRows, *, classes: bool) -> Splits:
     """Pairs of (train, test) rows; unlabelled rows are in every training part."""
     X, y = given.X, given.y
-    missing = np.asarray(is_missing(y).reshape(len(y), -1).all(axis=1))
+    missing = is_unlabelled(y)
     labelled = np.flatnonzero(~missing)
     target = class_numbers(y, labelled) if classes else np.asarray(y, dtype=float)[labelled]
     # Text can be split too.

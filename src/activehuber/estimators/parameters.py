@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -95,6 +96,48 @@ class ViewParameters(BaseEstimator):
             changes.append((named[name], parameter, value))
         for view, parameter, value in changes:
             view.set_params(**{parameter: value})
+        return self
+
+    def fit(self, X, y, sample_weight=None, trusted=None):
+        """Fit the model; a search chooses its parameters first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, labelled or not; the (n_samples, n_samples) Gram matrix for a precomputed
+            kernel. With an approximation also what is read piece by piece.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
+            Labels, NaN where there is none; for a classifier numbers, strings or booleans,
+            and NaN, None or pandas.NA where there is none. Or the name of a column of X, if
+            that is read piece by piece. Several targets are for `HLRegressor` alone.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A weight of k equals k repetitions of the row (with a graph: of its label).
+        trusted : array-like of shape (n_samples,), bool, default=None
+            Labels that must not be removed.
+
+        Returns
+        -------
+        self : estimator
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from activehuber import HLClassifier, HLRegressor, HLRegressorCV
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
+        >>> y[50:] = np.nan                       # no labels
+        >>> int(HLRegressor(gamma=1.0).fit(X, y).n_labelled_)
+        50
+        >>> search = HLRegressorCV(kernels=["rbf"], gammas=[1.0], alphas=[1e-4, 1e-2]).fit(X, y)
+        >>> search.best_params_["kernel"]
+        'rbf'
+        >>> HLClassifier().fit(X, np.where(X.ravel() < 3, "left", "right")).classes_.tolist()
+        ['left', 'right']
+        """
+        # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
+        draft = copy.copy(self)
+        draft._fit(X, y, sample_weight, trusted)
+        self.__dict__ = draft.__dict__
         return self
 
     def _keep(self, given: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Predictions of a fitted regressor: parts of its views, and intervals."""
+"""Predictions of a fitted regressor: parts of its views, and jackknife intervals."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from activehuber._typing import Matrix, Vector
 from activehuber.estimators.inputs import is_streamed, new_rows, refuse_streams
-from activehuber.estimators.intervals import half_width
 from activehuber.estimators.parameters import in_blocks
 from activehuber.fitting import validation as check
 from activehuber.fitting.fit import FitResult, prediction_inflation
+from activehuber.numerics.robust import weighted_quantile
 from activehuber.operators.features import project_views
 
 # Parts of a prediction that can be added up without overflow.
@@ -63,6 +63,16 @@ def _products(result: FitResult, X_fit: Matrix | None, X: Any) -> np.ndarray:
         else:
             parts.append(np.zeros((len(X), coefficients.shape[1])))
     return np.stack(parts, axis=1)
+
+
+def half_width(errors: Vector, weights: Vector, coverage: float) -> float:
+    """The size that `coverage` of new errors stay within.
+
+    The quantile of |e| at coverage · (1 + 1/l): with l exchangeable errors the next one is
+    within it with at least that probability; the largest |e| if l is too small for it.
+    """
+    level = min(1.0, coverage * (1.0 + 1.0 / float(np.sum(np.maximum(weights, 1.0)))))
+    return weighted_quantile(np.abs(errors), weights, level)
 
 
 def interval_of(model: Any, X: Any, coverage: Any, scale: Any, errors: Matrix) -> np.ndarray:

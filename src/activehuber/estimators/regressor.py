@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,17 @@ from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.feature_maps import Landmarks
 
 COEFFICIENTS = ("dual_coef_", "coef_", "components_")
+# What a fit knows of each target that is an attribute of the same name.
+OF_EACH_TARGET = (
+    "intercept",
+    "view_weights",
+    "view_weights_residual",
+    "threshold",
+    "removed",
+    "residuals",
+    "n_iter",
+    "n_labelled",
+)
 
 
 class HLRegressor(RegressorMixin, ViewParameters):
@@ -234,63 +244,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
         block_size="auto",
         random_state=None,
     ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.views = views
-        self.view_weights = view_weights
-        self.alpha = alpha
-        self.manifold = manifold
-        self.agreement = agreement
-        self.graph = graph
-        self.n_neighbors = n_neighbors
-        self.threshold = threshold
-        self.removal = removal
-        self.judge_wider = judge_wider
-        self.n_refinements = n_refinements
-        self.threshold_step = threshold_step
-        self.algorithm = algorithm
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
-        self.approximation = approximation
-        self.n_components = n_components
-        self.block_size = block_size
-        self.random_state = random_state
+        self._keep(locals())
 
-    def fit(self, X, y, sample_weight=None, trusted=None):
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, labelled or not; the (n_samples, n_samples) Gram matrix for a precomputed
-            kernel. With an approximation also what is read piece by piece.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
-            Labels, NaN where there is none; or the name of a column of a Parquet X.
-        sample_weight : array-like of shape (n_samples,), default=None
-            A weight of k equals k repetitions of the row (with a graph: of its label).
-        trusted : array-like of shape (n_samples,), bool, default=None
-            Labels that must not be removed.
-
-        Returns
-        -------
-        self : HLRegressor
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLRegressor
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
-        >>> y[50:] = np.nan                       # no labels
-        >>> int(HLRegressor(gamma=1.0).fit(X, y).n_labelled_)
-        50
-        """
-        return fit_regressor(self, X, y, sample_weight, trusted)
+    def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> None:
+        fit_regressor(self, X, y, sample_weight, trusted)
 
     def predict(self, X):
         """Predict labels.
@@ -462,13 +419,14 @@ class HLRegressor(RegressorMixin, ViewParameters):
         weights = None if sample_weight is None else np.asarray(sample_weight)
         check_consistent_length(X, y, weights)
         predicted = np.reshape(np.asarray(self.predict(X)), (len(y), -1))
-        if predicted.shape != y.reshape(len(y), -1).shape:
+        columns = y.reshape(len(y), -1)
+        if predicted.shape != columns.shape:
             raise ValueError(
                 f"y has shape {y.shape}, but the regressor was fitted to "
                 f"{predicted.shape[1]} targets"
             )
         scores = []
-        for labels, prediction in zip(y.reshape(len(y), -1).T, predicted.T, strict=True):
+        for labels, prediction in zip(columns.T, predicted.T, strict=True):
             given = ~np.isnan(labels)
             if not np.any(given):
                 raise ValueError("y contains NaN only: there is no label to score against")
@@ -512,13 +470,12 @@ class HLRegressor(RegressorMixin, ViewParameters):
                 "an approximated fit has no threshold_path; use approximation=None on fewer "
                 "rows"
             )
-        fitted = self.result_.targets[target]
+        result = self.result_
         return path_of_labels(
-            self.result_.settings,
-            self.result_.data,
+            result.settings,
+            result.data,
             target,
-            removed=fitted.removed,
-            view_weights=fitted.view_weights,
+            fitted=result.targets[target],
             min_threshold=min_threshold,
             max_events=max_events,
         )
@@ -538,19 +495,19 @@ class HLRegressor(RegressorMixin, ViewParameters):
     @property
     def label_quality_(self) -> np.ndarray:
         """Label quality of shape (n_samples,) (+ targets)."""
-        check_is_fitted(self)
-        known = [fitted.quality for fitted in self.result_.targets]
-        if any(quality is None for quality in known):
-            known = [e.label_quality for e in self.result_.evidence]
-        return self.result_.of_targets(known)
+        return self._judged("quality", "label_quality")
 
     @property
     def scale_(self) -> float | np.ndarray:
         """σ̂, the noise scale of the labels."""
+        return self._judged("sigma", "scale")
+
+    def _judged(self, name: str, in_evidence: str) -> Any:
+        """What the threshold mode said of the labels, or else leave-one-out."""
         check_is_fitted(self)
-        known = [fitted.sigma for fitted in self.result_.targets]
-        if any(sigma is None for sigma in known):
-            known = [e.scale for e in self.result_.evidence]
+        known = [getattr(fitted, name) for fitted in self.result_.targets]
+        if any(each is None for each in known):
+            known = [getattr(evidence, in_evidence) for evidence in self.result_.evidence]
         return self.result_.of_targets(known)
 
 
@@ -563,16 +520,13 @@ def fit_regressor(
     *,
     weigh_labels: bool = False,
 ) -> HLRegressor:
-    """`HLRegressor.fit`, which may weigh the labels at once; else they wait to be asked for."""
-    # Everything lands on a copy first: an error or Ctrl-C leaves the model as it was.
-    draft = copy.copy(model)
-    data = checked_data(draft, X, y, sample_weight, trusted)
+    """Fit a model in place; labels are weighed at once, or wait to be asked for."""
+    data = checked_data(model, X, y, sample_weight, trusted)
     with threads_for(len(data.y)):
-        settings = replace(resolved(draft, X, data), weighs_labels=weigh_labels)
-        set_fitted(draft, settings, data, fit_targets(settings, data))
+        settings = replace(resolved(model, X, data), weighs_labels=weigh_labels)
+        set_fitted(model, settings, data, fit_targets(settings, data))
     if isinstance(data.X, Rows):
         data.X.release()
-    model.__dict__ = draft.__dict__
     return model
 
 
@@ -596,22 +550,14 @@ def set_fitted(
         landmarks = [f.rows for f in fitted[0].basis.functions if isinstance(f, Landmarks)]
         if landmarks:
             model.components_ = landmarks[0] if single else landmarks
-    model.intercept_ = collect([f.intercept for f in fitted])
     widths = [view.kernel.gamma for view in settings.views]
     model.alpha_, model.gamma_ = settings.alpha, widths[0] if single else widths
-    model.view_weights_ = collect([f.view_weights for f in fitted])
-    model.view_weights_residual_ = collect([f.view_weights_residual for f in fitted])
-    model.threshold_ = collect([f.threshold for f in fitted])
     histories = [f.thresholds for f in fitted]
     model.thresholds_ = histories if model.result_.data.several_targets else histories[0]
-    model.removed_ = collect([f.removed for f in fitted])
-    model.residuals_ = collect([f.residuals for f in fitted])
-    model.duality_gap_ = collect([f.certificate.duality_gap for f in fitted])
-    model.kkt_residual_ = collect([f.certificate.kkt_residual for f in fitted])
-    model.kkt_rounding_ = collect([f.certificate.kkt_rounding for f in fitted])
-    model.objective_ = collect([f.certificate.objective for f in fitted])
-    model.n_iter_ = collect([f.n_iter for f in fitted])
-    model.n_labelled_ = collect([f.n_labelled for f in fitted])
+    for name in OF_EACH_TARGET:
+        setattr(model, f"{name}_", collect([getattr(f, name) for f in fitted]))
+    for name in ("duality_gap", "kkt_residual", "kkt_rounding", "objective"):
+        setattr(model, f"{name}_", collect([getattr(f.certificate, name) for f in fitted]))
 
 
 # Parameters of HLRegressor that say what is minimised, whatever the threshold.

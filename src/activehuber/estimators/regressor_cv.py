@@ -17,6 +17,8 @@ from activehuber.estimators.parameter_search import (
     ParameterSearch,
     TrainingRows,
     mode_parameters,
+    of_best,
+    scaled,
 )
 from activehuber.estimators.prediction import interval_of
 from activehuber.estimators.regressor import HLRegressor
@@ -141,8 +143,8 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
     ):
         self._keep(locals())
 
-    # The mixin's, which refuses NaN in y, would come first.
-    score = ParameterSearch.score
+    predict = of_best(HLRegressor.predict)
+    score = of_best(HLRegressor.score)
 
     def predict_interval(self, X, coverage=0.9, *, scale="constant"):
         """Intervals that hold a new label with the given probability.
@@ -171,7 +173,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         >>> HLRegressorCV(kernels=["rbf"]).fit(X, y).predict_interval([[1.5]]).shape
         (1, 2)
         """
-        seen, model = self._scaled(X), self.best_estimator_
+        seen, model = scaled(self, X), self.best_estimator_
         residuals = self.held_out_residuals_
         if np.all(np.isnan(residuals)):
             return model.predict_interval(seen, coverage, scale=scale)
@@ -223,20 +225,16 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         return HLRegressor(**handed | JUDGED_THERE | params)
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        total = data.total_weight
-        plan = self._plan(total, tuple(self.removals))
-        choice = choose(settings, data, self.manifolds, plan)
-        self._record(choice, total)
-        self.best_score_ = choice.score
+        choice = self._searched(choose, settings, data)
         self.held_out_residuals_[self._looked_at] = choice.held_out
-        return self._parameters_at(choice.point, total) | mode_parameters(choice.mode)
+        best = self._parameters_at(choice.point, data.total_weight)
+        return best | mode_parameters(choice.mode)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         """The grid alone, leave-one-out predictions shown to a scorer."""
         total = data.total_weight
-        plan = self._plan(total, tuple(self.removals))
+        plan, lines, scores = self._plan(total), [], []
         scorer, given = get_scorer(self.scoring), data.y[data.labelled[:, 0], 0]
-        lines, scores = [], []
         for point, mode, errors in grid_errors(settings, data, self.manifolds, plan):
             predicted = (given - errors).reshape(-1, 1)
             scores.append(float(scorer(_AsGiven(), predicted, given)))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator, KFold, StratifiedKFold
-from sklearn.utils.validation import check_consistent_length
 
 
 def is_missing(y: Any) -> np.ndarray:
@@ -27,6 +26,12 @@ def is_missing(y: Any) -> np.ndarray:
         return isinstance(label, numbers.Real) and bool(label != label)
 
     return np.array([missing(each) for each in values.ravel()], bool).reshape(values.shape)
+
+
+def is_unlabelled(y: Any) -> np.ndarray:
+    """True for rows without any label, shape (n,)."""
+    missing = is_missing(y)
+    return missing if missing.ndim == 1 else np.all(missing.reshape(len(missing), -1), axis=1)
 
 
 def class_numbers(y: Any, rows: np.ndarray) -> np.ndarray:
@@ -86,36 +91,13 @@ class LabelledKFold(BaseCrossValidator):
         """
         return self.n_splits
 
-    def split(self, X, y=None, groups=None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield (train, test) row numbers.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            NaN, None or pandas.NA marks unlabelled rows.
-        groups : ignored
-
-        Yields
-        ------
-        train, test : ndarray of int
-            Every row without a label is in every `train`, none is in a `test`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import LabelledKFold
-        >>> y = np.array([1.0, np.nan, 2.0])
-        >>> [test.tolist() for train, test in LabelledKFold(2).split(np.zeros((3, 1)), y)]
-        [[0], [2]]
-        """
+    def _iter_test_indices(
+        self, X: Any = None, y: Any = None, groups: Any = None
+    ) -> Iterator[np.ndarray]:
+        """Labelled rows alone; `split` trains on all others."""
         if y is None:
             raise ValueError("LabelledKFold needs y: it must know which rows are labelled")
-        check_consistent_length(X, y)
-        missing = is_missing(y)
-        if missing.ndim != 1:
-            missing = np.all(missing.reshape(len(missing), -1), axis=1)
-        labelled = np.flatnonzero(~missing)
+        labelled = np.flatnonzero(~is_unlabelled(y))
         if len(labelled) < self.n_splits:
             raise ValueError(
                 f"n_splits={self.n_splits} is more than the {len(labelled)} labelled rows"
@@ -127,5 +109,4 @@ class LabelledKFold(BaseCrossValidator):
         splitter = folds(self.n_splits, shuffle=self.shuffle, random_state=seed)
         classes = class_numbers(y, labelled) if self.stratify else None
         for _, part in splitter.split(labelled, classes):
-            test = labelled[part]
-            yield np.setdiff1d(np.arange(len(missing)), test), test
+            yield labelled[part]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from activehuber._typing import Mask, Matrix, Vector
+from activehuber._typing import Matrix, Vector
 from activehuber.fitting.complaints import Complaint, complaints_of
 from activehuber.fitting.result import Fitted, LabelEvidence
 from activehuber.fitting.settings import Data, Settings
@@ -50,11 +50,17 @@ class FitResult:
 
     @property
     def evidence(self) -> tuple[LabelEvidence, ...]:
-        """Leave-one-out figures of each target."""
-        if any(target.evidence is None for target in self.targets):
-            found = weigh_labels(self.settings, self.data, self.targets)
-            pairs = zip(self.targets, found, strict=True)
-            self.targets = tuple(replace(target, evidence=each) for target, each in pairs)
+        """Leave-one-out figures of each target.
+
+        A fit keeps no matrix of the size of the Gram matrix, so the problem is built again.
+        """
+        if any(fitted.evidence is None for fitted in self.targets):
+            task, weighed = Task(self.settings, self.data), []
+            for index, fitted in enumerate(self.targets):
+                target = Target(task, index, fitted.view_weights)
+                evidence = target.with_fallback(partial(_weigh_again, target, fitted))
+                weighed.append(replace(fitted, evidence=evidence))
+            self.targets = tuple(weighed)
         return tuple(target.evidence for target in self.targets if target.evidence is not None)
 
     def of_targets(self, values: Sequence[Any]) -> Any:
@@ -76,7 +82,7 @@ def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
     results = [_fit_certified(task, index) for index in range(data.y.shape[1])]
     for _, complaints in results:
         for category, message in complaints:
-            warnings.warn(message, category, stacklevel=4)
+            warnings.warn(message, category, stacklevel=5)
     if order is None:
         return [fitted for fitted, _ in results]
     places = np.argsort(order)
@@ -146,21 +152,6 @@ def _fit(target: Target) -> tuple[Fitted, list[Complaint]]:
     return fitted, complaints
 
 
-def weigh_labels(
-    settings: Settings, data: Data, fitted: Sequence[Fitted]
-) -> list[LabelEvidence]:
-    """Leave-one-out evidence of earlier fits, from their coefficients.
-
-    A fit keeps no matrix of the size of the Gram matrix, so the problem is built again.
-    """
-    task = Task(settings, data)
-    found = []
-    for index, earlier in enumerate(fitted):
-        target = Target(task, index, earlier.view_weights)
-        found.append(target.with_fallback(partial(_weigh_again, target, earlier)))
-    return found
-
-
 def _weigh_again(target: Target, fitted: Fitted) -> LabelEvidence:
     problem, solution = _problem_again(target, fitted)
     unit = target.unit
@@ -197,16 +188,14 @@ def refit_labels(
 def _problem_again(target: Target, fitted: Fitted) -> tuple[Problem, Solution]:
     """The problem of an earlier fit, and its solution from the coefficients' residuals."""
     problem = target.problem.using(~fitted.removed[target.labels])
-    residuals, threshold = (
-        fitted.residuals[target.labels] / target.unit,
-        fitted.threshold / target.unit,
-    )
+    unit = target.unit
+    residuals, threshold = fitted.residuals[target.labels] / unit, fitted.threshold / unit
     # A least-squares fit ends with ξ = max |r|: that label is free, rounding or not.
     free = problem.active & (np.abs(residuals) <= threshold * (1.0 + 1e-12))
     source = problem.gram.direct_source(problem.mu)
     factor = source.factor(free) if np.any(free) else None
     v = np.where(problem.active, np.clip(residuals, -threshold, threshold), 0.0)
-    intercept = fitted.intercept / target.unit - target.centre
+    intercept = fitted.intercept / unit - target.centre
     solution = Solution(
         v=v / problem.mu,
         fitted=problem.y - intercept - residuals,
@@ -271,19 +260,18 @@ def path_of_labels(
     data: Data,
     index: int = 0,
     *,
-    removed: Mask | None = None,
-    view_weights: Vector | None = None,
+    fitted: Fitted | None = None,
     min_threshold: float | None = None,
     max_events: int | None = None,
 ) -> ThresholdPath:
-    """The path over the threshold for one target; `removed` labels, (n,), are left out."""
+    """The path over the threshold for one target; with the labels and weights of its fit."""
     task = Task(settings, data, exact_only=True)
     if task.expansion.rough:
         task.sharpen()
-    target = Target(task, index, view_weights)
+    target = Target(task, index, None if fitted is None else fitted.view_weights)
     active = np.ones(len(target.labels), dtype=bool)
-    if removed is not None:
-        active = ~removed[target.labels]
+    if fitted is not None:
+        active = ~fitted.removed[target.labels]
 
     def follow() -> ThresholdPath:
         return threshold_path(
