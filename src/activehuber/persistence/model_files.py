@@ -532,7 +532,8 @@ def _estimator_of(model_state: dict[str, Any]) -> Any:
     for name in CLASSIFIER_STATE:
         setattr(model, f"{name}_", state[name])
     if model.noise_rates_ is not None:
-        model.noise_rates_ = tuple(map(float, model.noise_rates_))
+        positive, negative = map(float, model.noise_rates_)
+        model.noise_rates_ = positive, negative
     model.calibration_, model.estimator_ = Calibration(**state["calibration"]), inner
     model.n_features_in_ = inner.n_features_in_
     return model
