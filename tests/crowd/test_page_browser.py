@@ -86,7 +86,7 @@ def long_report():
         title=long,
         source=long,
         facts=((long, long),),
-        flagged=(a_picture(37, long),),
+        flagged=(a_picture(37),),
         skipped=(long,),
         settings=((long, "f" * 200),),
         table=long,
