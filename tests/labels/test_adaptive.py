@@ -76,7 +76,7 @@ def test_equivariance(a, shift, removal):
     np.testing.assert_allclose(moved.label_quality_, quality, atol=1e-6)
 
 
-@pytest.mark.parametrize("mode", ["adaptive", "refine", 0.2])
+@pytest.mark.parametrize("mode", ["adaptive", "mixture", "refine", 0.2])
 @pytest.mark.parametrize("manifold", [0.0, 1e-2])
 def test_row_order_changes_nothing(mode, manifold, rng):
     X, y, *_ = oracles.curve(150, 6)
@@ -103,7 +103,7 @@ def test_one_and_two_threads_remove_the_same_labels(n):
 def test_quality_separates_removed_from_kept():
     X, y, *_ = oracles.curve(120, 8)
     y[100:] = np.nan
-    for mode in ("adaptive", "refine", 0.2, np.inf):
+    for mode in ("adaptive", "mixture", "refine", 0.2, np.inf):
         model = HLRegressor(threshold=mode, threshold_step=0.3).fit(X, y)
         quality, removed = model.label_quality_, model.removed_
         assert np.all(np.isnan(quality) == np.isnan(y))

@@ -172,6 +172,11 @@ class HLClassifier(ClassifierMixin, ViewParameters):
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             params["random_state"] = int(seed)
         check_parameters(HLRegressor(**params))
+        if isinstance(self.threshold, str) and self.threshold == "mixture":
+            raise ValueError(
+                'threshold="mixture" judges numbers, whose errors may be of any size; for '
+                'classes use threshold="adaptive"'
+            )
         self.classes_ = classes
         self.estimator_, self.noise_rates_ = _fit_best(params, X, labels, trusted, rates)
         model = self.estimator_

@@ -83,8 +83,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
         an affinity W for exactly the rows of `fit`; a callable gets X and returns M itself.
     n_neighbors : int, default=10
         Neighbours of a row in the "knn" graph; ties are all included.
-    threshold : float, callable or {"adaptive", "refine", "madn", "quantile", "tuning-free"}, \
-            default="adaptive"
+    threshold : float, callable or {"adaptive", "mixture", "refine", "madn", "quantile", \
+            "tuning-free"}, default="adaptive"
         ξ. A float is in units of y and drops nothing (inf: kernel ridge, or LapRLS).
         "madn" (1.345 robust standard deviations of the residuals), "quantile" (their 0.9
         quantile) and "tuning-free" (grows with the number of labels) are rules that bind
@@ -94,7 +94,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
         "refine" is HLR: `n_refinements` times ξ is lowered by `threshold_step` and the
         labels beyond it are dropped. "adaptive" learns ξ and the labels to drop from
         leave-one-out residuals, without any unit; labels are judged at gamma, a half or a
-        quarter of it, whichever they speak for, and fitted at gamma.
+        quarter of it, whichever they speak for, and fitted at gamma. "mixture" drops the
+        labels that are wrong with a probability above one half, given the others and the
+        kernel, by the model of `activehuber.labels.mixture`; `label_quality_` is then the
+        probability that a label is right. It finds more where errors are many or one-sided.
     removal : float or None, default=3.5
         For "adaptive": labels whose leave-one-out residual exceeds `removal` times the
         noise scale of their row are dropped; where many labels lie far out the cut moves in,

@@ -15,6 +15,7 @@ from activehuber.fitting.settings import Settings
 from activehuber.fitting.task import Task
 from activehuber.labels import refinement, thresholds
 from activehuber.labels.adaptive import adaptive, cuts_for
+from activehuber.labels.mixture_search import by_mixture
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.problem.problem import Problem
@@ -145,6 +146,8 @@ class Target:
                 self._wider_kernels(),
                 settings.rule,
             )
+        if settings.threshold == "mixture":
+            return by_mixture(problem, self.trusted, self.report)
         if isinstance(settings.threshold, str) or callable(settings.threshold):
             return refinement.by_rule(
                 problem, settings.threshold, settings.max_iter, self.report, settings.rule
@@ -168,10 +171,6 @@ class Target:
             task.widened_grams(self.position, self.reduction.weights),
         )
         return wider if wider.have_widths(settings.rule.width_factors) else None
-
-    def quality(self, judged: refinement.JudgedLabels, problem: Problem) -> Vector:
-        """Quality of the labels, shape (l,)."""
-        return thresholds.quality(judged.errors, judged.cuts, problem.active, self.trusted)
 
     def weigh(
         self,

@@ -19,7 +19,7 @@ from activehuber.numerics import robust
 from activehuber.runtime.memory import memory_limit
 from activehuber.views import check_views
 
-THRESHOLD_NAMES = ("adaptive", "refine", "madn", "quantile", "tuning-free")
+THRESHOLD_NAMES = ("adaptive", "mixture", "refine", "madn", "quantile", "tuning-free")
 ALGORITHM_NAMES = ("exact", "paper")
 # The loss is a square: labels beyond these in size have none among the doubles.
 SMALLEST_LABEL, LARGEST_LABEL = 1e-154, 1e154

@@ -15,6 +15,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Vector
 from activehuber.labels import thresholds
+from activehuber.labels.mixture import Judgement
 from activehuber.labels.rule import LabelRule
 from activehuber.numerics import robust
 from activehuber.operators.protocol import Source
@@ -46,6 +47,10 @@ class JudgedLabels:
     errors: Vector
     cuts: Vector
 
+    def quality(self, kept: Mask, trusted: Mask) -> Vector:
+        """Quality of the labels, by how far their errors are from the cuts."""
+        return thresholds.quality(self.errors, self.cuts, kept, trusted)
+
     def times(self, unit: float) -> JudgedLabels:
         """The same with labels measured in units of 1/`unit`."""
         return JudgedLabels(self.kept, unit * self.sigma, unit * self.errors, unit * self.cuts)
@@ -67,8 +72,8 @@ class Trace:
         All of them.
     n_iter : int
         Newton steps in all.
-    judged : JudgedLabels or None
-        For the adaptive mode, unless most labels are equal.
+    judged : JudgedLabels, Judgement or None
+        For the modes that judge labels, unless most labels are equal.
     least_squares : bool
         Whether no label is bound, so that any ξ from max |r| on will do; `threshold` is
         then the larger of that and `at_least`.
@@ -84,7 +89,7 @@ class Trace:
     threshold: float
     history: list[float]
     n_iter: int
-    judged: JudgedLabels | None = None
+    judged: JudgedLabels | Judgement | None = None
     least_squares: bool = False
     at_least: float = 0.0
     minimiser: bool = True

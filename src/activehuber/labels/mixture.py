@@ -1,0 +1,305 @@
+"""One model of what a wrong label is: the probability that each label is right.
+
+Leave-one-out errors e_i and the prior variance q_i that the other labels leave at a row (see
+`solver.leave_one_out`) come from a fit to the labels held for right. A label is right or wrong,
+
+    right:  e_i ~ t_ν(0, h_i) ,   h_i = min(σ² (q_i + missing_i)/m, v) + σ² g_i² m_i/m + δ²/12 ,
+    wrong:  y_i ~ t_1(c, s)  whatever its row,   with probability π ,
+
+m = 2Sλ the ridge of one unit of weight. Ignorance is part of the scale: what the other labels
+and the landmarks leave open, the growth of noise with the level, g = exp(β asinh(ŷ/s_y)), and
+the rounding of labels to a grid of step δ. Ignorance of a row is never more than the variance v
+of right labels: one of which nothing is known is expected to be like the others, so an absurd
+label is absurd there too.
+
+c, s, β and π are the likeliest ones given the probabilities, which follow from them by Bayes.
+σ is not: likelihood prefers to call a third of the labels wrong where noise is merely peaked.
+It matches the central half of the errors instead, as a median does, of the share 1 − π that is
+right:
+
+    median |e|/√h  =  σ T⁻¹(½ + ¼/(1 − π)) ,   T the distribution function of t_ν .
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import gammaln, stdtrit
+
+from activehuber._typing import Mask, Vector
+from activehuber.labels.rule import MixtureRule
+from activehuber.numerics.robust import weighted_median
+from activehuber.solver.leave_one_out import LeaveOneOut, units
+
+# Noise may be this small a share of the scale of the labels before it is taken to be zero.
+NOISE_FLOOR = 1e-3
+# Turns of the iteration between probabilities and parameters, and those in which β moves.
+TURNS = 20
+GROWTH_TURNS = (3, 10)
+# The exponents β that are tried.
+EXPONENTS = np.arange(-12, 13) / 8.0
+# No more of the right labels than this lie inside the median of all.
+MOST_CENTRAL = 0.95
+# Errors beyond so many times the usual size count no more in `skill`.
+FARTHEST = 60.0
+
+
+@dataclass(frozen=True)
+class LabelPrior:
+    """What is known of the labels before any fit.
+
+    Attributes
+    ----------
+    y : ndarray of shape (l,)
+        Labels, measured from their centre: the median, or 0 without an intercept.
+    counts : ndarray of shape (l,)
+        How many labels each stands for: its weight, unless weights are small.
+    trusted : ndarray of shape (l,), bool
+        Right by assumption, and not counted in the share of wrong ones.
+    spread : float
+        s_y, their robust scale.
+    step : float
+        δ, the grid on which most labels lie; 0 if they do not.
+    common : ndarray of shape (l,), bool
+        Labels of a value that more than half of them have, such as no visit to a doctor: right
+        anywhere, and of no use to tell the scale of the noise.
+    """
+
+    y: Vector
+    counts: Vector
+    trusted: Mask
+    spread: float
+    step: float
+    common: Mask
+
+
+def prior_of(y: Vector, weights: Vector, trusted: Mask, spread: float) -> LabelPrior:
+    """See `LabelPrior`."""
+    total = units(weights, np.ones(len(weights), dtype=bool))
+    counts = weights * (total / weights.sum())
+    middle = weighted_median(y, weights)
+    common = y == middle
+    if counts[common].sum() <= 0.5 * total:
+        common = np.zeros(len(y), dtype=bool)
+    return LabelPrior(y, counts, trusted, spread, _step(y, counts), common)
+
+
+def _step(y: Vector, counts: Vector) -> float:
+    """The usual distance between values that occur again, if most labels have such a value."""
+    values, place = np.unique(y, return_inverse=True)
+    times = np.bincount(place, weights=counts).astype(np.float64)
+    again = times > 1.0 + 1e-9
+    if times[again].sum() <= 0.5 * times.sum() or np.count_nonzero(again) < 2:
+        return 0.0
+    gaps = np.diff(values[again])
+    nearest = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
+    return weighted_median(nearest, times[again])
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the model says of l labels.
+
+    Attributes
+    ----------
+    right : ndarray of shape (l,)
+        The probability that the label is right, given the others; 1 where it is trusted.
+    sigma : float
+        σ̂, the scale of the noise of one unit of weight.
+    scales : ndarray of shape (l,)
+        √h: the scale of the error of a right label at each row.
+    errors : ndarray of shape (l,)
+        e.
+    level : float
+        Log likelihood of all labels and parameters.
+    """
+
+    right: Vector
+    sigma: float
+    scales: Vector
+    errors: Vector
+    level: float
+
+    def kept(self, rule: MixtureRule, counts: Vector) -> Mask:
+        """Labels to keep: at least half of them, the likeliest ones."""
+        kept = 1.0 - self.right <= rule.removal
+        if counts[kept].sum() < 0.5 * counts.sum():
+            kept = self.right >= weighted_median(self.right, counts)
+        return kept
+
+    def quality(self, kept: Mask, trusted: Mask) -> Vector:
+        """The probability that a label is right: on either side of ½ as was decided."""
+        scores = np.where(kept, np.maximum(self.right, 0.5), np.minimum(self.right, 0.499))
+        return np.where(trusted, 1.0, scores)
+
+    def times(self, unit: float) -> Judgement:
+        """The same with labels measured in units of 1/`unit`."""
+        return replace(
+            self,
+            sigma=unit * self.sigma,
+            scales=unit * self.scales,
+            errors=unit * self.errors,
+        )
+
+
+def skill(errors: Vector, counts: Vector, scale: float) -> float:
+    """−Σ log(1 + (e/scale)²): how well all labels, right or wrong, are predicted.
+
+    No label counts for more than a constant. It keeps the choice among fits honest: one that
+    calls labels wrong to fit the rest closely pays for those it predicts no longer.
+    """
+    sizes = np.minimum(np.abs(errors) / scale, FARTHEST)
+    return -float(counts @ np.log1p(sizes**2))
+
+
+def log_t(squares: Vector, tail: float, variance: Vector | float) -> Vector:
+    """Log density of Student's t with `tail` degrees of freedom and scale² `variance`."""
+    constant = gammaln(0.5 * (tail + 1.0)) - gammaln(0.5 * tail)
+    power = 0.5 * (tail + 1.0) * np.log1p(squares / (tail * variance))
+    return constant - 0.5 * np.log(tail * np.pi * variance) - power
+
+
+@dataclass
+class _Parameters:
+    sigma: float
+    share: float  # π
+    centre: float  # c
+    width: float  # s
+    exponent: float  # β
+    growth: Vector  # g²
+    variance: Vector  # of the other right labels
+
+
+def judge(loo: LeaveOneOut, known: LabelPrior, rule: MixtureRule, ridge: float) -> Judgement:
+    """Every label judged by leave-one-out figures of one fit.
+
+    Parameters
+    ----------
+    ridge : float
+        m = 2Sλ.
+    """
+    return _MixtureModel(loo, known, rule, ridge).judge()
+
+
+class _MixtureModel:
+    def __init__(
+        self, loo: LeaveOneOut, known: LabelPrior, rule: MixtureRule, ridge: float
+    ) -> None:
+        self.errors, self.known, self.rule = loo.residuals, known, rule
+        self.open = (loo.variance + loo.missing) / ridge
+        self.noise = loo.ridge / ridge
+        self.squares = self.errors**2
+        self.rounding = known.step**2 / 12.0
+        self.total = float(known.counts.sum())
+        self.certain = known.trusted | known.common
+        self.doubtful = known.counts * ~known.trusted
+        everyone = float(self.doubtful.sum())
+        self.usual_right = rule.right_labels + rule.right_share * everyone
+        # What tells the scale: not the labels of a value that most of them have.
+        self.telling = known.counts * ~known.common
+        if not np.any(self.telling > 0.0):
+            self.telling = known.counts
+        level = np.arcsinh((known.y - self.errors) / known.spread)
+        self.level = level - float(known.counts @ level) / self.total
+        spread = known.spread
+        self.now = _Parameters(
+            spread, 0.1, 0.0, 2.0 * spread, 0.0, np.ones_like(level), spread**2 + 0.0 * level
+        )
+
+    def judge(self) -> Judgement:
+        right = np.ones_like(self.errors)
+        for turn in range(TURNS):
+            self._match_scale()
+            right, _ = self._probabilities()
+            before = self.now.share
+            self._update(right)
+            if turn in GROWTH_TURNS:
+                self._grow(right)
+            if turn > max(GROWTH_TURNS) and abs(self.now.share - before) < 1e-4:
+                break
+        self._match_scale()
+        right, level = self._probabilities()
+        now, rule = self.now, self.rule
+        level += rule.wrong_labels * np.log(now.share)
+        level += self.usual_right * np.log1p(-now.share)
+        level -= 0.5 * (now.exponent / rule.growth) ** 2
+        return Judgement(
+            right=right,
+            sigma=now.sigma,
+            scales=np.sqrt(self._variances()),
+            errors=self.errors,
+            level=float(level),
+        )
+
+    def _shape(self, growth: Vector) -> Vector:
+        """h/σ² but for rounding."""
+        most = self.now.variance / self.now.sigma**2
+        return np.minimum(self.open, most) + growth * self.noise
+
+    def _variances(self) -> Vector:
+        return self.now.sigma**2 * self._shape(self.now.growth) + self.rounding
+
+    def _match_scale(self) -> None:
+        """σ by the central half of the errors."""
+        inside = min(0.5 / (1.0 - self.now.share), MOST_CENTRAL)
+        few = 1.0 + 5.0 / self.total  # a median of few is often too small by chance
+        for _ in range(2):  # what is open is bounded in units of σ
+            sizes = np.abs(self.errors) / np.sqrt(self._shape(self.now.growth))
+            middle = weighted_median(sizes, self.telling)
+            usual = float(stdtrit(self.rule.right_tail, 0.5 + 0.5 * inside))
+            sigma = few * middle / usual
+            self.now.sigma = max(sigma, NOISE_FLOOR * self.known.spread)
+
+    def _probabilities(self) -> tuple[Vector, float]:
+        """P(right) of every label, and the log likelihood of all."""
+        now, rule = self.now, self.rule
+        right = np.log1p(-now.share) + log_t(self.squares, rule.right_tail, self._variances())
+        far = (self.known.y - now.centre) ** 2
+        wrong = np.log(now.share) + log_t(far, rule.wrong_tail, now.width**2)
+        both = np.logaddexp(right, wrong)
+        counted = np.where(self.certain, right, both)
+        level = float(self.known.counts @ counted)
+        return np.where(self.certain, 1.0, np.exp(right - both)), level
+
+    def _update(self, right: Vector) -> None:
+        """π, c, s and the variance of right labels."""
+        now, rule, known = self.now, self.rule, self.known
+        wrong = self.doubtful * (1.0 - right)
+        pseudo = rule.wrong_labels + self.usual_right
+        share = (float(wrong.sum()) + rule.wrong_labels) / (float(self.doubtful.sum()) + pseudo)
+        now.share = min(share, 0.5)
+        offsets = (known.y - now.centre) / now.width
+        pull = wrong * (rule.wrong_tail + 1.0) / (rule.wrong_tail + offsets**2)
+        now.centre = float(pull @ known.y) / (float(pull.sum()) + rule.usual_labels)
+        around = float(pull @ (known.y - now.centre) ** 2)
+        around += rule.usual_labels * known.spread**2
+        width = np.sqrt(around / (float(wrong.sum()) + rule.usual_labels))
+        now.width = max(float(width), known.spread)
+        used = known.counts - wrong
+        all_used = float(used.sum())
+        mean = float(used @ known.y) / all_used
+        squares = (known.y - mean) ** 2
+        own = np.minimum(used, 1.0)  # no label speaks for itself
+        now.variance = (float(used @ squares) - own * squares) / np.maximum(all_used - own, 1.0)
+
+    def _grow(self, right: Vector) -> None:
+        """β by the likelihood of the labels held for right, its σ matched to them."""
+        now, rule = self.now, self.rule
+        used = self.telling * right
+        best = -np.inf
+        for exponent in EXPONENTS:
+            growth = np.exp(2.0 * exponent * self.level)
+            shape = self._shape(growth)
+            variance = now.sigma**2
+            for _ in range(2):
+                pull = (rule.right_tail + 1.0) / (
+                    rule.right_tail + self.squares / (variance * shape)
+                )
+                variance = float(used @ (pull * self.squares / shape)) / float(used.sum())
+                variance = max(variance, (NOISE_FLOOR * self.known.spread) ** 2)
+            level = float(used @ log_t(self.squares, rule.right_tail, variance * shape))
+            level -= 0.5 * (exponent / rule.growth) ** 2
+            if level > best:
+                best, now.exponent, chosen = level, float(exponent), growth
+        now.growth = chosen
