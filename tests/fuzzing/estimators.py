@@ -41,7 +41,7 @@ KERNELS = ("linear", "poly", "rbf", "laplacian", "matern", "cosine")
 WIDTH_KERNELS = ("rbf", "laplacian", "matern")
 # What scikit-learn says of numbers that are not finite; none is drawn but as a wrong value.
 NOT_FINITE = ("contains NaN", "contains infinity", "up to nan")
-RULES = ("adaptive", "refine", "madn", "quantile", "tuning-free")
+RULES = ("adaptive", "mixture", "refine", "madn", "quantile", "tuning-free")
 
 
 def row_kernel(x, z, power=1.0):
@@ -498,6 +498,8 @@ def draw_method(
             rng, (5e-324, 1e-200, 1e-100, 1e-12, 1e12, 1e100, 1e200, 1e308)
         )
         tags.append("threshold extreme")
+    if classes and out.get("threshold") == "mixture":
+        out["threshold"] = "adaptive"  # the one is for numbers
     if out.get("threshold") == "refine":
         out["threshold_step"] = one_of(rng, (1e-6, 0.01, 0.1, 10.0))
         out["n_refinements"] = one_of(rng, (0, 1, 3, 10))
