@@ -243,3 +243,15 @@ def test_trusted_labels_and_labels_that_are_all_alike_stay():
 def test_classes_have_a_rule_of_their_own():
     with pytest.raises(ValueError, match='for classes use threshold="adaptive"'):
         HLClassifier(threshold="mixture").fit([[0.0], [1.0]], ["a", "b"])
+
+
+@pytest.mark.parametrize("far", [1e6, 1e12])
+def test_labels_that_are_all_far_from_what_is_expected(far):
+    """Nothing is left that could tell the noise, and still there is no NaN."""
+    errors = far * np.array([1.0, -1.0, 1.0, -1.0, 1.0])
+    judged = mixture.judge(loo_of(errors), prior_of([0.0, 0.0, 0.0, far, -far]), RULE, 1.0)
+    assert np.all(np.isfinite(judged.right)) and np.all(np.isfinite(judged.scales))
+    X = np.arange(12.0).reshape(-1, 1)
+    y = np.r_[np.zeros(9), far, -far, 2 * far]
+    model = by_mixture().fit(X, y)
+    assert np.all(np.isfinite(model.label_quality_)) and np.isfinite(model.scale_)

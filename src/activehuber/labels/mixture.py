@@ -278,6 +278,8 @@ class _MixtureModel:
         now.width = max(float(width), known.spread)
         used = known.counts - wrong
         all_used = float(used.sum())
+        if all_used <= 1e-9 * self.total:  # no label is like another: the first guess stays
+            return
         mean = float(used @ known.y) / all_used
         squares = (known.y - mean) ** 2
         own = np.minimum(used, 1.0)  # no label speaks for itself
@@ -287,6 +289,8 @@ class _MixtureModel:
         """β by the likelihood of the labels held for right, its σ matched to them."""
         now, rule = self.now, self.rule
         used = self.telling * right
+        if float(used.sum()) <= 1e-9 * self.total:  # nothing to tell it by
+            return
         best = -np.inf
         for exponent in EXPONENTS:
             growth = np.exp(2.0 * exponent * self.level)
