@@ -97,7 +97,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
         quarter of it, whichever they speak for, and fitted at gamma. "mixture" drops the
         labels that are wrong with a probability above one half, given the others and the
         kernel, by the model of `activehuber.labels.mixture`; `label_quality_` is then the
-        probability that a label is right. It finds more where errors are many or one-sided.
+        probability that a label is right. It finds more where errors are many or one-sided,
+        and loses right labels where the features explain little.
     removal : float or None, default=3.5
         For "adaptive": labels whose leave-one-out residual exceeds `removal` times the
         noise scale of their row are dropped; where many labels lie far out the cut moves in,
