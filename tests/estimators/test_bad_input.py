@@ -20,7 +20,7 @@ PARAMETERS = [
     ({"threshold": 0.0}, ValueError, "threshold"),
     ({"threshold": -2.0}, ValueError, "threshold"),
     ({"threshold": np.nan}, ValueError, "threshold"),
-    ({"threshold": "magic"}, ValueError, "'adaptive', 'refine'"),
+    ({"threshold": "magic"}, ValueError, "'adaptive', 'mixture', 'refine'"),
     ({"threshold": None}, TypeError, "threshold"),
     ({"kernel": "gauss"}, ValueError, "'rbf'"),
     ({"kernel": 3}, ValueError, "kernel"),
