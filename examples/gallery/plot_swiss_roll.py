@@ -34,12 +34,12 @@ def make_roll(seed, n_labels):
 # Without and with the graph
 # --------------------------
 # Both searches choose width and alpha from the few labels. The second may also give the graph
-# a weight. Labels are right here, so both use least squares (``removals=[inf]``).
+# a weight. Labels are right here, so none is dropped (``removal=None``).
 
 
 def fit_both(X, y):
     """The fit to labelled rows alone, and the one with the graph of all rows."""
-    common = {"kernels": ["rbf"], "removals": [np.inf]}
+    common = {"kernels": ["rbf"], "removal": None}
     with_graph = HLRegressorCV(**common, manifolds=[0, 1e-4, 1e-3, 1e-2], n_neighbors=6)
     return HLRegressorCV(**common).fit(X, y), with_graph.fit(X, y)
 

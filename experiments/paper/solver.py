@@ -72,7 +72,6 @@ METHODS: dict[str, HLRegressor | HLRegressorCV] = {
     CHOSEN: HLRegressorCV(
         kernels=("linear",),
         manifolds=(0.0, PAPER["manifold"]),
-        removals=(3.5,),
         fit_intercept=False,
     ),
 }

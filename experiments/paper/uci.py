@@ -128,7 +128,6 @@ RELEVANCE = "HLR, chosen, one width a feature"
 KEEPING = "HLR, chosen, one width, no label dropped"
 KEEPING_RELEVANCE = "HLR, chosen, one width a feature, no label dropped"
 # The labels are bound or fitted by least squares, whichever is better held out.
-NO_REMOVALS = (None, np.inf)
 # The row of HLR that peers are ranked with, and that the verdict and figures are about: nothing
 # in it was picked with labels of test rows in view.
 HEADLINE = RELEVANCE
@@ -147,11 +146,11 @@ def table_rows(name: str, reading: str) -> list[Row]:
         Row(ONE_SETTING, "HLR", partial(hlr, **REFINED, **FIXED), False),
         Row(ONE_WIDTH, "HLR", hlr_chosen, True),
         Row(RELEVANCE, "HLR", partial(hlr_chosen, relevance=True), True),
-        Row(KEEPING, "HLR", partial(hlr_chosen, removals=NO_REMOVALS), True),
+        Row(KEEPING, "HLR", partial(hlr_chosen, removal=None), True),
         Row(
             KEEPING_RELEVANCE,
             "HLR",
-            partial(hlr_chosen, relevance=True, removals=NO_REMOVALS),
+            partial(hlr_chosen, relevance=True, removal=None),
             True,
         ),
     ]

@@ -36,7 +36,7 @@ def test_the_first_rows_are_those_of_the_library_call(name, tmp_path, data_folde
     path, X, y, corrupted = corrupted_table(name, tmp_path)
     assert run(["audit", str(path), "--target", "label", "-o", str(tmp_path / "out")]) == 0
     lines = listed(tmp_path / "out")
-    model = HLRegressorCV(removals=(3.5,)).fit(StandardScaler().fit_transform(X), y)
+    model = HLRegressorCV().fit(StandardScaler().fit_transform(X), y)
     quality = {int(line["row"]) - 1: float(line["quality"]) for line in lines}
     found = np.array([quality[row] for row in range(len(y))])
     np.testing.assert_allclose(found, model.label_quality_, rtol=1e-3, atol=1e-3)

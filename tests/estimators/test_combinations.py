@@ -20,7 +20,6 @@ MODES = {
     "inf": {"threshold": np.inf},
     "refine": {"threshold": "refine", "threshold_step": 0.02},
     "adaptive": {},
-    "mixture": {"threshold": "mixture"},
     "madn": {"threshold": "madn"},
     "quantile": {"threshold": "quantile"},
     "tuning-free": {"threshold": "tuning-free", "alpha": 1e-2},

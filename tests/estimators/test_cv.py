@@ -1,6 +1,5 @@
 """HLRegressorCV, HLClassifierCV, "loo" parameters and intervals."""
 
-import warnings
 from itertools import product
 
 import numpy as np
@@ -14,7 +13,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from activehuber import (
-    HLClassifier,
     HLClassifierCV,
     HLRegressor,
     HLRegressorCV,
@@ -98,17 +96,17 @@ def test_given_candidates_are_the_only_ones(table):
     ] == pytest.approx(0.7)
     looked = model.cv_results_["stage"] == "look"
     assert looked.sum() == 4
-    one = HLRegressorCV(kernels=["rbf"], gammas=[0.5], alphas=[1e-3], removals=[3.5]).fit(X, y)
+    one = HLRegressorCV(kernels=["rbf"], gammas=[0.5], alphas=[1e-3]).fit(X, y)
     plain = HLRegressor(gamma=0.5, alpha=1e-3).fit(X, y)
     np.testing.assert_allclose(one.predict(X), plain.predict(X), atol=1e-10)
 
 
 def test_a_graph_is_chosen_where_it_is_the_only_choice(table):
     X, y = table
-    model = HLRegressorCV(kernels=["rbf"], manifolds=[1e-3], removals=[3.5]).fit(X, y)
+    model = HLRegressorCV(kernels=["rbf"], manifolds=[1e-3]).fit(X, y)
     assert model.best_params_["manifold"] == 1e-3
     assert model.best_estimator_.duality_gap_ < 1e-9
-    either = HLRegressorCV(kernels=["rbf"], manifolds=[0, 1e-3], removals=[3.5]).fit(X, y)
+    either = HLRegressorCV(kernels=["rbf"], manifolds=[0, 1e-3]).fit(X, y)
     tried = either.cv_results_["param_manifold"]
     assert set(tried) == {0.0, 1e-3}
     best = tried[np.argmax(either.cv_results_["mean_test_score"])]
@@ -134,7 +132,7 @@ def test_splitters(cv, table):
 def test_splitters_try_the_widths_and_ridges_of_the_closed_form(table):
     X, y = table
     total = np.count_nonzero(~np.isnan(y))
-    by_splits = HLRegressorCV(cv=2, removals=[np.inf], manifolds=[0, 1e-3]).fit(X, y)
+    by_splits = HLRegressorCV(cv=2, manifolds=[0, 1e-3]).fit(X, y)
     found = by_splits.cv_results_
     gammas = HLRegressor().fit(X, y).result_.settings.views[0].kernel.gamma * np.array(
         WIDTH_FACTORS
@@ -155,7 +153,7 @@ def test_splitters_try_the_widths_and_ridges_of_the_closed_form(table):
 def test_splitters_move_the_widths_of_views(table):
     X, y = table
     views = [View([0], gamma=0.5, name="a"), View([1, 2], kernel="poly", name="b")]
-    model = HLRegressorCV(cv=2, views=views, gammas=[0.1, 1.0], alphas=[1e-3], removals=[3.5])
+    model = HLRegressorCV(cv=2, views=views, gammas=[0.1, 1.0], alphas=[1e-3])
     tried = [params["views"] for params in model.fit(X, y).cv_results_["params"]]
     np.testing.assert_allclose([first.gamma for first, _ in tried], [0.05, 0.5])
     assert len({second.gamma for _, second in tried}) == 1  # a polynomial has no width
@@ -168,7 +166,7 @@ def test_one_width_a_feature_is_for_kernels_that_have_one(table):
     ):
         HLRegressorCV(relevance=True, kernels=["rbf", "poly"]).fit(X, y)
     views = [View([0], name="a"), View([1, 2], kernel="linear", name="b")]
-    HLRegressorCV(relevance=True, views=views, removals=[3.5]).fit(X, y)
+    HLRegressorCV(relevance=True, views=views).fit(X, y)
 
 
 def test_scorers_see_leave_one_out_predictions(table):
@@ -196,7 +194,7 @@ def test_frames_and_pipelines(table):
 def test_loo_parameters_are_the_same_machinery(table):
     X, y = table
     model = HLRegressor(kernel="rbf", alpha="loo", gamma="loo").fit(X, y)
-    search = HLRegressorCV(kernels=["rbf"], removals=[3.5]).fit(X, y)
+    search = HLRegressorCV(kernels=["rbf"]).fit(X, y)
     np.testing.assert_allclose(model.predict(X), search.predict(X), atol=1e-12)
     assert model.alpha_ == pytest.approx(search.best_params_["alpha"])
     fixed = HLRegressor(alpha="loo", gamma=0.4).fit(X, y)
@@ -213,8 +211,8 @@ BAD = [
     ({"alphas": ["a"]}, TypeError, "alphas"),
     ({"manifolds": [-1]}, ValueError, "manifolds"),
     ({"manifolds": []}, ValueError, "manifolds"),
-    ({"removals": []}, ValueError, "removals"),
-    ({"removals": [0.0]}, ValueError, "removals"),
+    ({"removal": 3.5}, ValueError, "removal"),
+    ({"removal": 0.0}, ValueError, "removal"),
     ({"relevance": "yes"}, TypeError, "relevance"),
     ({"relevance": True, "gammas": [0.1]}, ValueError, "relevance"),
     ({"scoring": "nonsense"}, ValueError, None),
@@ -308,20 +306,15 @@ def test_classes_that_features_say_nothing_of_are_smoothed_away(rng):
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_classes_that_overlap_are_not_thinned_out(seed):
-    """`HLClassifier` drops a quarter of the labels here; folds do not speak for that."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(100, 2))
     y = np.where(X[:, 0] + 1.5 * rng.normal(size=100) > 0.8, 1, -1)
     model = HLClassifierCV(kernels=["rbf"]).fit(X, y)
-    chosen = {k: v for k, v in model.best_params_.items() if k != "threshold"}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*labels were removed")
-        alone = HLClassifier(**chosen).fit(X, y)
-    assert alone.removed_.sum() > 20
-    assert not model.removed_.any() and model.best_params_["threshold"] == np.inf
+    assert model.removed_.mean() <= 0.1
 
 
-def test_wrong_labels_of_separate_classes_are_still_dropped(rng):
+def test_wrong_labels_of_separate_classes_are_still_dropped():
+    rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 2))
     X[:60] += 4.0
     y = np.repeat(["a", "b"], 60).astype(object)
@@ -329,7 +322,6 @@ def test_wrong_labels_of_separate_classes_are_still_dropped(rng):
     y[110:] = None
     model = HLClassifierCV().fit(X, y)
     assert np.flatnonzero(model.removed_).tolist() == [5, 70]
-    assert "threshold" not in model.best_params_
 
 
 # --- intervals --------------------------------------------------------------------------
@@ -389,7 +381,7 @@ def test_a_view_has_no_loo_width(table):
 def test_agreement_and_graphs_of_views_are_searched_too(table):
     X, y = table
     views = [View([0], name="good"), View([1, 2], name="noise")]
-    model = HLRegressorCV(views=views, agreement=1e-4, manifolds=[1e-4], removals=[3.5])
+    model = HLRegressorCV(views=views, agreement=1e-4, manifolds=[1e-4])
     model.fit(X, y)
     assert model.best_estimator_.agreement == 1e-4
     assert model.best_params_["manifold"] == 1e-4
@@ -456,7 +448,7 @@ def test_labels_in_doubt_that_lie_far_out_are_not_asked_how_wide_an_interval_is(
     assert model.removed_[:14].all() and not asked[:14].any()
     assert asked[14:120].mean() > 0.97 and not asked[120:].any()
     # Where no label is in doubt all of them are asked.
-    good = HLRegressorCV(removals=(np.inf,)).fit(X, y)
+    good = HLRegressorCV(removal=None).fit(X, y)
     np.testing.assert_array_equal(~np.isnan(good.held_out_residuals_), ~np.isnan(y))
 
 

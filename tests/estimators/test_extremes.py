@@ -109,8 +109,6 @@ def test_an_overflow_is_never_vouched_for():
 def test_a_flag_is_true_or_false(flag):
     with pytest.raises(TypeError, match="fit_intercept must be True or False"):
         HLRegressor(fit_intercept=flag).fit(X, Y)
-    with pytest.raises(TypeError, match="judge_wider must be True or False"):
-        HLRegressor(judge_wider=flag).fit(X, Y)
     with pytest.raises(TypeError, match="fit_intercept must be True or False"):
         HLRegressorCV(fit_intercept=flag).fit(X, Y)
 

@@ -339,6 +339,7 @@ def test_nothing_to_learn_keeps_uniform_weights(y):
 # --- several targets --------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:.* labels were removed:UserWarning")
 @pytest.mark.parametrize("mode", [0.3, np.inf, "refine", "adaptive"])
 @pytest.mark.parametrize("manifold", [0.0, 1e-3])
 @pytest.mark.parametrize("use_views", [False, True])

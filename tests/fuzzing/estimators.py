@@ -41,7 +41,7 @@ KERNELS = ("linear", "poly", "rbf", "laplacian", "matern", "cosine")
 WIDTH_KERNELS = ("rbf", "laplacian", "matern")
 # What scikit-learn says of numbers that are not finite; none is drawn but as a wrong value.
 NOT_FINITE = ("contains NaN", "contains infinity", "up to nan")
-RULES = ("adaptive", "mixture", "refine", "madn", "quantile", "tuning-free")
+RULES = ("adaptive", "refine", "madn", "quantile", "tuning-free")
 
 
 def row_kernel(x, z, power=1.0):
@@ -498,15 +498,13 @@ def draw_method(
             rng, (5e-324, 1e-200, 1e-100, 1e-12, 1e12, 1e100, 1e200, 1e308)
         )
         tags.append("threshold extreme")
-    if classes and out.get("threshold") == "mixture":
-        out["threshold"] = "adaptive"  # the one is for numbers
     if out.get("threshold") == "refine":
         out["threshold_step"] = one_of(rng, (1e-6, 0.01, 0.1, 10.0))
         out["n_refinements"] = one_of(rng, (0, 1, 3, 10))
         if rng.random() < 0.15:
             out["algorithm"] = "paper"
     if rng.random() < 0.1:
-        out["removal"] = one_of(rng, (None, 0.5, 2, 3.5, 10.0, 1e-90, 1e90, 1e300))
+        out["removal"] = one_of(rng, (None, 0.5, 0.9, 0.01, 1e-90, 2, 3.5, 1e300))
     if rng.random() < 0.05:
         out["tol"] = one_of(rng, (1e-14, 1e-6, 1e-3, 1.0))
     if rng.random() < 0.05:
@@ -516,8 +514,6 @@ def draw_method(
     several = len(problem.get("views", ())) > 1
     if several and "algorithm" not in out and rng.random() < 0.3:
         out["view_weights"] = "learn"
-    if not classes and rng.random() < 0.1:
-        out["judge_wider"] = False
     if classes and rng.random() < 0.2:
         out["noise_rates"] = one_of(rng, ("estimate", (0.1, 0.2), (0.0, 0.0), (0.49, 0.5)))
     if "algorithm" not in out and problem.get("kernel") != "precomputed":
@@ -565,7 +561,7 @@ def draw_search(rng: Rng, estimator: Any, X: np.ndarray) -> dict[str, Any]:
     if rng.random() < 0.1 and "relevance" not in out:
         out["views"] = [View([0]), View(slice(None), "linear")]
     if estimator is HLRegressorCV and rng.random() < 0.3:
-        out["removals"] = one_of(rng, ((3.5,), (None,), (np.inf,), (2.0, np.inf)))
+        out["removal"] = one_of(rng, (0.5, 0.9, None))
     if rng.random() < 0.1 and "manifolds" not in out and "cv" not in out:
         out |= {"approximation": "nystrom", "n_components": 10}
     return out

@@ -1,9 +1,8 @@
 """Fits in a finite basis: against the exact fit, against naive algebra, in any blocks."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import Ridge
 
@@ -257,10 +256,9 @@ def test_the_random_state_draws_the_landmarks():
     assert not np.array_equal(components(4), components(5))
 
 
-def test_searching_some_labels_first_finds_what_all_say(monkeypatch):
-    """From 20,000 labels on the search starts from some; lowered here, against without."""
-    from activehuber.fitting.fit import fit_targets
-    from activehuber.labels.rule import LabelRule
+def test_many_labels_are_judged_in_few_passes(monkeypatch):
+    """Beyond 20,000 labels variances are taken once; lowered here, against without."""
+    from activehuber.labels import adaptive
     from activehuber.operators import features as block_gram
 
     rng = np.random.default_rng(1)
@@ -268,19 +266,15 @@ def test_searching_some_labels_first_finds_what_all_say(monkeypatch):
     y = np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=3000)
     bad = rng.random(3000) < 0.1
     y[bad] += rng.choice([-3.0, 3.0], bad.sum())
-    model = HLRegressor(approximation="nystrom", n_components=50, random_state=0).fit(X, y)
-
-    def fit(**numbers):
-        settings = replace(model.result_.settings, rule=LabelRule(**numbers))
-        return fit_targets(settings, model.result_.data)[0]
-
-    whole = fit(width_factors=(1.0,))  # many labels are judged at that of the fit
+    model = HLRegressor(approximation="nystrom", n_components=50, random_state=0)
+    whole = clone(model).fit(X, y)
     monkeypatch.setattr(block_gram, "COARSE_LABELS", 500)
-    some = fit(width_factors=(1.0,), search_labels=1000)
-    assert np.mean(some.removed != whole.removed) < 2e-3
-    assert np.abs(some.residuals - whole.residuals).max() < 0.05
-    assert some.certificate.duality_gap <= 1e-9
-    assert np.mean(some.removed[bad]) > 0.95 and np.mean(some.removed[~bad]) < 0.05
+    monkeypatch.setattr(adaptive, "MANY_LABELS", 1000)
+    some = clone(model).fit(X, y)
+    assert np.mean(some.removed_ != whole.removed_) < 2e-3
+    assert np.abs(some.residuals_ - whole.residuals_).max() < 0.1
+    assert some.duality_gap_ <= 1e-9
+    assert np.mean(some.removed_[bad]) > 0.95 and np.mean(some.removed_[~bad]) < 0.05
 
 
 @pytest.mark.parametrize("tails", ["light", "heavy"])
@@ -296,7 +290,7 @@ def test_rows_far_from_all_landmarks_are_not_taken_for_wrong(tails):
     removed = model.fit(X, y).removed_
     far = np.linalg.norm(X, axis=1) > np.quantile(np.linalg.norm(X, axis=1), 0.95)
     # Without what the landmarks miss it is a third (light) and more than half (heavy).
-    assert np.mean(removed[far & ~bad]) < 0.15
+    assert np.mean(removed[far & ~bad]) < 0.2
     assert np.mean(removed[~bad]) < 0.02 and np.mean(removed[bad]) > 0.93
 
 

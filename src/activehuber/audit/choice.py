@@ -20,7 +20,6 @@ from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.classifier_cv import HLClassifierCV
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.estimators.regressor_cv import HLRegressorCV
-from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View
 
@@ -74,11 +73,7 @@ def _chooser(classify: bool, views: list[View] | None, random_state: int) -> Any
     """What chooses parameters when no one says otherwise."""
     if classify:
         return HLClassifierCV(views=views, random_state=random_state)
-    # An audit is asked which labels are wrong: here labels are always dropped, also where
-    # predictions would be a little better if they were only bound.
-    return HLRegressorCV(
-        views=views, removals=(DEFAULT_RULE.removal,), random_state=random_state
-    )
+    return HLRegressorCV(views=views, random_state=random_state)
 
 
 def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
@@ -105,8 +100,6 @@ def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
                 model = clone(model)
                 # The ridge 2lλ is noise over signal: it stays, whatever the number of labels.
                 model.set_params(alpha=model.alpha * len(rows) / count)
-                if isinstance(selection, HLRegressorCV):
-                    model.set_params(judge_wider=True)  # the width was not chosen for these
                 _fit_to_all(model, table, approximation, options)
             _ = model.label_quality_  # here, so that its warnings are caught too
         except (ValueError, TypeError) as error:

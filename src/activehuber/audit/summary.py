@@ -70,7 +70,7 @@ def _findings(
     """Sentences on what was chosen and how sure it is."""
     out = []
     # All of them are among the settings; here is what a reader may want to know.
-    dull = {"manifold": 0.0, "threshold": "adaptive", "judge_wider": False}
+    dull = {"manifold": 0.0, "threshold": "adaptive"}
     said = {
         key: value
         for key, value in choice.parameters.items()
@@ -140,7 +140,7 @@ def _settings(
     alpha = regressor.result_.settings.alpha
     # What is told of the fit itself is not told twice; its alpha differs from the one chosen
     # where the choice was made on some of the labels.
-    said = {"kernel", "gamma", "views", "judge_wider"}
+    said = {"kernel", "gamma", "views"}
     if _short(parameters.get("alpha")) == _short(float(alpha)):
         said.add("alpha")
     named = {f"chosen {k}": _short(v) for k, v in parameters.items() if k not in said}

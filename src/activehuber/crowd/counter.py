@@ -29,9 +29,9 @@ from activehuber.crowd.search import (
 )
 from activehuber.estimators.prediction import half_width
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.labels.rule import DEFAULT_RULE
+from activehuber.labels.thresholds import EFFICIENT
 from activehuber.runtime.messages import TableError
-from activehuber.selection.scoring import Mode, held_out_errors
+from activehuber.selection.scoring import held_out_errors
 
 # Counts off by up to one person are no mistakes; fits with more and more of them trusted.
 SLIP, MOST_REFITS = 1.0, 4
@@ -235,8 +235,7 @@ def _judged(params: dict[str, Any], rows: Matrix, counts: Matrix) -> tuple[HLReg
     are near copies, so that with few people leave-one-out flags counts that are off by one or
     less. These are no mistakes, but how people count.
     """
-    # Counts were judged at this width when it was chosen.
-    model = HLRegressor(**params, judge_wider=False)
+    model = HLRegressor(**params)
     labels = counts if counts.shape[1] > 1 else counts[:, 0]
     trusted = np.zeros(labels.shape, dtype=bool)
     for _ in range(MOST_REFITS):
@@ -246,7 +245,7 @@ def _judged(params: dict[str, Any], rows: Matrix, counts: Matrix) -> tuple[HLReg
             break
         trusted |= slips
     # A fit without noise has no scale; there is nothing to bind then.
-    bound = DEFAULT_RULE.efficient * float(np.mean(model.scale_))
+    bound = EFFICIENT * float(np.mean(model.scale_))
     return model, bound if bound > 0.0 else np.inf
 
 
@@ -254,7 +253,8 @@ def held_out(search: CounterSearch, setting: Setting, bound: float) -> Vector:
     """Errors of counted frames on contiguous folds, shape (l,)."""
     Q, labels = search.problem(setting)
     folds = contiguous_folds(len(labels), FOLDS[0])
-    errors = held_out_errors(Q, labels, setting.ridge, Mode(None, bound), folds)
+    everyone = np.ones(len(labels), dtype=bool)
+    errors = held_out_errors(Q, labels, setting.ridge, everyone, folds, bound)
     if errors is None:
         raise TableError("the counts cannot be fitted in double precision")
     return errors

@@ -19,11 +19,10 @@ from activehuber.crowd.preparation import Footage, Setting, features_in_words, p
 from activehuber.estimators.parameters import prepared
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.fit import reduced_gram
-from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.runtime.messages import TableError
 from activehuber.selection.criterion import ObservedLabels, fold_errors, projected_inverse
-from activehuber.selection.scoring import Mode, common_scale, judge, robust_losses
+from activehuber.selection.scoring import common_scale, judge, robust_losses
 from activehuber.selection.tuning import labels_of
 
 # What is tried: width over the spread of a view; ridge; the weights of chain and agreement over
@@ -140,7 +139,7 @@ class CounterSearch:
 
     def flag(self, setting: Setting) -> None:
         """Leave out of the choice the counts that a setting flags."""
-        verdict = judge(*self.problem(setting), setting.ridge, Mode(DEFAULT_RULE.removal))
+        verdict = judge(*self.problem(setting), setting.ridge)
         if verdict is not None:
             self.kept = verdict.kept
 

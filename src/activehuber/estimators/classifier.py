@@ -141,7 +141,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         graph="knn",
         n_neighbors=10,
         threshold="adaptive",
-        removal=3.5,
+        removal=0.5,
         n_refinements=3,
         threshold_step=0.01,
         algorithm="exact",
@@ -165,18 +165,11 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         labels = _CodedLabels.of(own, len(classes), sample_weight)
         params = self.get_params(deep=False)
         del params["noise_rates"]
-        # At the width of the fit: others found no more of the flipped codes.
-        params["judge_wider"] = False
         if self.approximation is not None:
             # All fits on the way see the same landmarks.
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             params["random_state"] = int(seed)
         check_parameters(HLRegressor(**params))
-        if isinstance(self.threshold, str) and self.threshold == "mixture":
-            raise ValueError(
-                'threshold="mixture" judges numbers, whose errors may be of any size; for '
-                'classes use threshold="adaptive"'
-            )
         self.classes_ = classes
         self.estimator_, self.noise_rates_ = _fit_best(params, X, labels, trusted, rates)
         model = self.estimator_

@@ -29,7 +29,6 @@ from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.feature_maps import drawn
 from activehuber.selection.candidates import WIDTH_KERNELS, Point
-from activehuber.selection.scoring import Mode
 from activehuber.selection.search import RIDGES, WIDTH_FACTORS, Plan, SearchResult, grid_points
 from activehuber.selection.tuning import check_enough_labels, family_of
 from activehuber.views import View, check_views, resolve_columns
@@ -259,7 +258,7 @@ class ParameterSearch(ViewParameters):
             move=self.gammas is None and self.alphas is None,
             move_ridge=self.alphas is None,
             relevance=bool(self.relevance),
-            removals=tuple(getattr(self, "removals", ())),
+            removal=self.removal,
             random_state=int(self.random_state),
             report=_print if self.verbose else Plan.report,
         )
@@ -299,10 +298,7 @@ class ParameterSearch(ViewParameters):
         """What a search in closed form finds; its trials are recorded."""
         total = data.total_weight
         choice = choose(settings, data, self.manifolds, self._plan(total))
-        lines = [
-            self._parameters_at(trial.point, total) | mode_parameters(trial.mode)
-            for trial in choice.trials
-        ]
+        lines = [self._parameters_at(trial.point, total) for trial in choice.trials]
         scores = np.array([trial.score for trial in choice.trials])
         self._tabulate(lines, scores, [trial.stage for trial in choice.trials])
         self.best_score_ = choice.score
@@ -391,13 +387,6 @@ def _numbered(views: Any, rows: Rows) -> Any:
         numbered.append(copy.deepcopy(view))
         numbered[-1].columns = resolve_columns(view, name, rows, names, rows.n_features)
     return numbered
-
-
-def mode_parameters(mode: Mode) -> dict[str, Any]:
-    """Parameters of the regressor for a mode."""
-    if mode.removal is None:
-        return {"threshold": float(mode.threshold)}
-    return {"threshold": "adaptive", "removal": mode.removal}
 
 
 def splits_of(cv: Any, given: TrainingRows, *, classes: bool) -> Splits:

@@ -196,8 +196,7 @@ def check_parameters(model: Any) -> None:
     if model.agreement > 0.0 and (views is None or len(views) < 2):
         raise ValueError("agreement > 0 needs at least two views; pass views=[...]")
     if model.removal is not None:
-        check.check_number("removal", model.removal, above=0.0, remedy="None drops none")
-    check.check_flag("judge_wider", model.judge_wider)
+        check.check_removal("removal", model.removal)
     check.check_flag("fit_intercept", model.fit_intercept)
     check.check_integer("n_refinements", model.n_refinements, at_least=0)
     check.check_number(
@@ -315,7 +314,6 @@ def resolved(model: Any, X: Any, data: Data) -> Settings:
         verbose=int(model.verbose),
         approximation=_approximation(model),
         # A width that was chosen for these labels is where they are judged.
-        judge_wider=model.judge_wider and not _is("loo", model.gamma),
     )
     move_widths = model.views is None and _is("loo", model.gamma)
     if not (_is("loo", model.alpha) or move_widths):
@@ -376,7 +374,7 @@ def _chosen(settings: Settings, data: Data, move_ridge: bool, move_widths: bool)
     plan = default_plan(
         some.total_weight,
         None if move_ridge else alpha,
-        removals=(settings.label_rule.removal,),
+        removal=settings.removal,
     )
     choice = choose([plain], some, (manifold,), plan, move_widths=move_widths)
     return settings_at(settings, choice.point, total)

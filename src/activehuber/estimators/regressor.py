@@ -83,8 +83,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
         an affinity W for exactly the rows of `fit`; a callable gets X and returns M itself.
     n_neighbors : int, default=10
         Neighbours of a row in the "knn" graph; ties are all included.
-    threshold : float, callable or {"adaptive", "mixture", "refine", "madn", "quantile", \
-            "tuning-free"}, default="adaptive"
+    threshold : float, callable or {"adaptive", "refine", "madn", "quantile", "tuning-free"}, \
+            default="adaptive"
         ξ. A float is in units of y and drops nothing (inf: kernel ridge, or LapRLS).
         "madn" (1.345 robust standard deviations of the residuals), "quantile" (their 0.9
         quantile) and "tuning-free" (grows with the number of labels) are rules that bind
@@ -93,20 +93,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
         the fit itself and are repeated until ξ stays.
         "refine" is HLR: `n_refinements` times ξ is lowered by `threshold_step` and the
         labels beyond it are dropped. "adaptive" learns ξ and the labels to drop from
-        leave-one-out residuals, without any unit; labels are judged at gamma, a half or a
-        quarter of it, whichever they speak for, and fitted at gamma. "mixture" drops the
-        labels that are wrong with a probability above one half, given the others and the
-        kernel, by the model of `activehuber.labels.mixture`; `label_quality_` is then the
-        probability that a label is right. It finds more where errors are many or one-sided,
-        and loses right labels where the features explain little.
-    removal : float or None, default=3.5
-        For "adaptive": labels whose leave-one-out residual exceeds `removal` times the
-        noise scale of their row are dropped; where many labels lie far out the cut moves in,
-        to even odds of a good and a bad label (not below twice the scale). None drops none.
-    judge_wider : bool, default=True
-        For "adaptive": whether labels may be judged at a wider kernel than the fit has, where
-        that explains them better. False judges them at gamma, for which it may have been
-        chosen.
+        leave-one-out residuals, without any unit.
+    removal : float or None, default=0.5
+        For "adaptive": labels that are wrong with a probability above `removal`, given the
+        others, are dropped. None drops none.
     n_refinements : int, default=3
         T, for "refine".
     threshold_step : float, default=0.01
@@ -165,8 +155,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
     removed_ : ndarray of shape (n_samples,), bool
         Labels that were dropped.
     label_quality_ : ndarray of shape (n_samples,)
-        In [0, 1], low is bad, below ½ for removed labels only; NaN where there is none.
-        For "adaptive" from the errors that decided, which are those at the width of judging.
+        The probability that the label is right, given the others; 1 where it is trusted, below
+        ½ for removed labels only, NaN where there is none.
     scale_ : float
         σ̂, a robust estimate of the noise in the labels.
     residuals_ : ndarray of shape (n_samples,)
@@ -234,8 +224,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         graph="knn",
         n_neighbors=10,
         threshold="adaptive",
-        removal=3.5,
-        judge_wider=True,
+        removal=0.5,
         n_refinements=3,
         threshold_step=0.01,
         algorithm="exact",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,19 +14,14 @@ from activehuber.estimators.parameter_search import (
     HANDED_ON,
     ParameterSearch,
     TrainingRows,
-    mode_parameters,
     of_best,
     scaled,
 )
 from activehuber.estimators.prediction import interval_of
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings
 from activehuber.selection.scoring import common_scale, robust_loss
 from activehuber.selection.tuning import choose, grid_errors
-
-# Labels were judged at the width that was chosen when it was.
-JUDGED_THERE = {"judge_wider": False}
 
 
 class HLRegressorCV(RegressorMixin, ParameterSearch):
@@ -68,9 +61,8 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         Learn one width a feature (with `views` one a view); of several kernels for their sum.
     standardize : bool, default=False
         Standardise the features first.
-    removals : list of float or None, default=(3.5, None, inf)
-        What to decide between: a number drops labels as `removal` does, None binds labels at
-        a small threshold and drops none, inf is least squares.
+    removal : float or None, default=0.5
+        As in `HLRegressor`; labels that are dropped have no say in the choice.
     views, view_weights, agreement, graph, n_neighbors, fit_intercept, tol, max_iter
         As in `HLRegressor`; with views `kernels` is not used.
     random_state : int, default=0
@@ -126,7 +118,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         scoring="robust",
         relevance=False,
         standardize=False,
-        removals=(3.5, None, np.inf),
+        removal=0.5,
         views=None,
         view_weights="uniform",
         agreement=0.0,
@@ -206,10 +198,6 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
             min_threshold=min_threshold, max_events=max_events
         )
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        _check_removals(self.removals)
-
     def _read_labels(self, X: Any, y: Any, sample_weight: Any) -> tuple[Vector, Vector]:
         """Labels of shape (n,), which are also what the kernel fit sees."""
         y = _one_target(y)
@@ -217,36 +205,27 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         return y, y
 
     def _fit_best(self, given: TrainingRows) -> None:
-        self.best_params_ = self.best_params_ | JUDGED_THERE
         self.best_estimator_ = given.fit(self._estimator(self.best_params_))
 
     def _estimator(self, params: dict[str, Any]) -> HLRegressor:
-        handed = {name: getattr(self, name) for name in HANDED_ON}
-        return HLRegressor(**handed | JUDGED_THERE | params)
+        handed = {name: getattr(self, name) for name in (*HANDED_ON, "removal")}
+        return HLRegressor(**handed | params)
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         choice = self._searched(choose, settings, data)
         self.held_out_residuals_[self._looked_at] = choice.held_out
-        best = self._parameters_at(choice.point, data.total_weight)
-        return best | mode_parameters(choice.mode)
+        return self._parameters_at(choice.point, data.total_weight)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         """The grid alone, leave-one-out predictions shown to a scorer."""
         total = data.total_weight
         plan, lines, scores = self._plan(total), [], []
         scorer, given = get_scorer(self.scoring), data.y[data.labelled[:, 0], 0]
-        for point, mode, errors in grid_errors(settings, data, self.manifolds, plan):
+        for point, errors in grid_errors(settings, data, self.manifolds, plan):
             predicted = (given - errors).reshape(-1, 1)
             scores.append(float(scorer(_AsGiven(), predicted, given)))
-            lines.append(self._parameters_at(point, total) | mode_parameters(mode))
+            lines.append(self._parameters_at(point, total))
         return self._best_of(lines, np.array(scores), "look")
-
-    def _grid(self, settings: list[Settings], data: Data) -> list[dict[str, Any]]:
-        grid = []
-        for params, removal in product(super()._grid(settings, data), self.removals):
-            plain = {"threshold": "adaptive", "removal": removal}
-            grid.append({**params, **({"threshold": np.inf} if removal == np.inf else plain)})
-        return grid
 
     def _judge_part(self, model: Any, part: TrainingRows) -> Any:
         if self.scoring != "robust":
@@ -290,15 +269,3 @@ def _one_target(y: Any) -> Vector:
             "missing, use sklearn.multioutput.MultiOutputRegressor"
         )
     return column_or_1d(y, warn=True)
-
-
-def _check_removals(removals: Any) -> None:
-    if (
-        isinstance(removals, str)
-        or not isinstance(removals, Iterable)
-        or not len(list(removals))
-    ):
-        raise ValueError(f"removals must be a list of numbers or None, got {removals!r}")
-    for removal in removals:
-        if removal is not None:
-            check.check_number("every one of removals", removal, above=0.0, finite=False)

@@ -80,8 +80,7 @@ def _doubts(settings: Settings, trace: refinement.Trace, unit: float) -> list[Co
     # Labels of weight two are two labels.
     left, total = units(weights, active), units(weights, np.ones_like(active))
     many = total - left > MANY_REMOVED * total
-    judges = settings.threshold in ("adaptive", "mixture")
-    if judges and (many or left < min(float(FEW_LEFT), total)):
+    if settings.threshold == "adaptive" and (many or left < min(float(FEW_LEFT), total)):
         message = (
             f"{np.sum(~active)} of {len(active)} labels were removed and {np.sum(active)} are "
             "left; likely causes "

@@ -119,8 +119,7 @@ def _fit(target: Target) -> tuple[Fitted, list[Complaint]]:
         sigma = trace.judged.sigma
     # Later, when someone asks, unless that needs matrices that are not kept, or passes over
     # rows that may be far away by then.
-    judges = settings.threshold in ("adaptive", "mixture")
-    far_away = judges and task.basis is not None
+    far_away = settings.threshold == "adaptive" and task.basis is not None
     if settings.weighs_labels or settings.holds_matrices or far_away:
         evidence = target.weigh(
             trace.problem, fit.solution, fit.residuals, fit.threshold, sigma, quality
@@ -177,9 +176,7 @@ def refit_labels(
 
     def refit() -> Vector:
         problem, solution = _problem_again(target, fitted)
-        drops = settings.threshold == "mixture" or (
-            settings.threshold == "adaptive" and settings.removal is not None
-        )
+        drops = settings.threshold == "adaptive" and settings.removal is not None
         level = np.inf if drops or settings.threshold == np.inf else fitted.threshold
         level = level / target.unit
         return target.unit * np.array(

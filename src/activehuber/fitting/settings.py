@@ -82,7 +82,6 @@ class Settings:
     agreement: float
     threshold: str | float | ThresholdRule
     removal: float | None
-    judge_wider: bool
     n_refinements: int
     threshold_step: float
     algorithm: str

@@ -13,9 +13,8 @@ from activehuber._typing import Vector
 from activehuber.fitting.result import LabelEvidence
 from activehuber.fitting.settings import Settings
 from activehuber.fitting.task import Task
-from activehuber.labels import refinement, thresholds
-from activehuber.labels.adaptive import adaptive, cuts_for
-from activehuber.labels.mixture_search import by_mixture
+from activehuber.labels import refinement
+from activehuber.labels.adaptive import adaptive, judge_fit
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.problem.problem import Problem
@@ -23,7 +22,6 @@ from activehuber.problem.reduction import Reduction
 from activehuber.solver.leave_one_out import leave_one_out
 from activehuber.solver.newton import Solution, solve
 from activehuber.solver.view_weights import learn_weights
-from activehuber.solver.wider import WiderKernels
 
 # View weights of an approximated fit are learnt on so many labels at most, evenly spaced.
 WEIGHT_LABELS = 20_000
@@ -143,34 +141,15 @@ class Target:
                 self.trusted,
                 settings.max_iter,
                 self.report,
-                self._wider_kernels(),
                 settings.rule,
             )
-        if settings.threshold == "mixture":
-            return by_mixture(problem, self.trusted, self.report)
         if isinstance(settings.threshold, str) or callable(settings.threshold):
             return refinement.by_rule(
-                problem, settings.threshold, settings.max_iter, self.report, settings.rule
+                problem, settings.threshold, settings.max_iter, self.report
             )
         return refinement.fixed(
             problem, float(settings.threshold), settings.max_iter, self.report
         )
-
-    def _wider_kernels(self) -> WiderKernels | None:
-        """The kernels at other widths, if Q comes from kernels alone and some have a width."""
-        settings, task = self.settings, self.task
-        linear = settings.approximation is not None and settings.approximation.kind == "linear"
-        if not settings.judge_wider or task.everything or linear:
-            return None
-        wider = WiderKernels(
-            [view.kernel for view in settings.views],
-            [view.columns for view in settings.views],
-            task.data.X,
-            self.labels,
-            self.reduction,
-            task.widened_grams(self.position, self.reduction.weights),
-        )
-        return wider if wider.have_widths(settings.rule.width_factors) else None
 
     def weigh(
         self,
@@ -184,8 +163,9 @@ class Target:
         """Leave-one-out residuals; noise scale and quality of the labels if not known yet."""
         loo = leave_one_out(problem, solution, residuals, problem.mu, threshold)
         if sigma is None or quality is None:
-            sigma, cuts = cuts_for(problem, loo, sigma, self.settings.label_rule)
-            quality = thresholds.quality(loo.residuals, cuts, problem.active, self.trusted)
+            judged = judge_fit(problem, loo, self.trusted, self.settings.label_rule)
+            sigma = judged.sigma if sigma is None else sigma
+            quality = judged.quality(problem.active, self.trusted)
         return LabelEvidence(
             sigma,
             self.on_all_rows(loo.residuals),

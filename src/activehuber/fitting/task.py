@@ -15,7 +15,6 @@ from activehuber.fitting.settings import Data, Settings, ViewSettings
 from activehuber.fitting.validation import check_memory
 from activehuber.kernels.feature_maps import Basis
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.operators.protocol import Gram
 from activehuber.problem.approximation import (
     Approximation,
     BlockExpansion,
@@ -65,8 +64,6 @@ class Task:
             self.rows = np.arange(len(data.y))
             self.expansion = self._expand_in_blocks(settings.approximation)
         self.reductions: dict[tuple[bytes, bytes], Reduction | BlockReduction] = {}
-        self.widened: dict[float, Gram] = {}
-        self.widened_for: tuple[bytes, bytes] | None = None
 
     def sharpen(self) -> None:
         """Factor the penalties once more, exactly."""
@@ -182,12 +179,3 @@ class Task:
                 reduction = replace(reduction, gram=reduction.gram.shared())
             self.reductions = {key: reduction}
         return self.reductions[key]
-
-    def widened_grams(self, position: np.ndarray, weights: Vector) -> dict[float, Gram] | None:
-        """Q at other widths by factor, shared by targets as reductions are; None for one."""
-        if self.data.y.shape[1] == 1:
-            return None
-        key = (position.tobytes(), weights.tobytes())
-        if key != self.widened_for:
-            self.widened, self.widened_for = {}, key
-        return self.widened

@@ -19,7 +19,7 @@ from activehuber.numerics import robust
 from activehuber.runtime.memory import memory_limit
 from activehuber.views import check_views
 
-THRESHOLD_NAMES = ("adaptive", "mixture", "refine", "madn", "quantile", "tuning-free")
+THRESHOLD_NAMES = ("adaptive", "refine", "madn", "quantile", "tuning-free")
 ALGORITHM_NAMES = ("exact", "paper")
 # The loss is a square: labels beyond these in size have none among the doubles.
 SMALLEST_LABEL, LARGEST_LABEL = 1e-154, 1e154
@@ -72,6 +72,16 @@ def check_number(
     if number != 0.0 and np.isfinite(number) and not 1.0 / extreme <= abs(number) <= extreme:
         raise ValueError(
             f"{name} must lie between {1.0 / extreme:g} and {extreme:g} in size, got {value!r}"
+        )
+
+
+def check_removal(name: str, value: Any) -> None:
+    """Raise unless a cut on the probability of being wrong lies between 0 and 1."""
+    check_number(name, value, above=0.0, remedy="None drops none")
+    if value >= 1.0:
+        raise ValueError(
+            f"{name} is the probability of being wrong above which a label is dropped, so it "
+            f"must be < 1, got {value:g}; use 0.5, or None to drop none"
         )
 
 

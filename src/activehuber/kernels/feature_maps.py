@@ -11,7 +11,6 @@ In the first the functions are not orthonormal: with K_ZZ = L Lᵀ the features 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -171,12 +170,6 @@ class Basis:
             parts.append(function(own))
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
-    def at_width(self, kernels: Sequence[Kernel], factor: float) -> Basis:
-        """The same landmarks or directions for the kernels with γ times a factor."""
-        pairs = zip(self.functions, kernels, strict=True)
-        functions = tuple(_at_width(function, kernel, factor) for function, kernel in pairs)
-        return Basis(self.columns, functions)
-
     def whitened(self, raw: Matrix) -> list[Matrix]:
         """Φ^α of every view from κ, each of shape (n, p^α)."""
         views = []
@@ -237,16 +230,6 @@ def landmarks(kernel: Kernel, rows: Matrix) -> Landmarks:
             "kernel"
         )
     return Landmarks(kernel, np.ascontiguousarray(rows[kept]), whitening)
-
-
-def _at_width(functions: Functions, kernel: Kernel, factor: float) -> Functions:
-    if isinstance(functions, Landmarks):
-        # Of a wider kernel fewer may be independent.
-        return landmarks(kernel.at_width(factor), functions.rows)
-    if isinstance(functions, FourierFeatures):
-        power = 1.0 if kernel.name == "laplacian" else 0.5
-        return FourierFeatures(factor**power * functions.frequencies)
-    return functions
 
 
 def random_fourier_features(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import comb
 from typing import Any, TypeAlias
 
@@ -103,17 +103,6 @@ class Kernel:
     def is_foreign(self) -> bool:
         """Whether someone else computes the Gram matrix, so that it has to be checked."""
         return callable(self.name) or self.name == "precomputed"
-
-    @property
-    def is_exponential(self) -> bool:
-        """Whether K is exp(−γ·distance), so that γ/2 is its root."""
-        return self.name in ("rbf", "laplacian")
-
-    def at_width(self, factor: float) -> Kernel:
-        """The same kernel with γ times a factor; itself if it depends on more than x − z."""
-        if self.name not in STATIONARY_KERNELS:
-            return self
-        return replace(self, gamma=factor * self.gamma)
 
     @property
     def has_own_features(self) -> bool:

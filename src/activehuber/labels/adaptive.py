@@ -1,19 +1,27 @@
-"""The adaptive threshold: which labels to keep, judged by leave-one-out residuals."""
+"""The adaptive threshold: which labels are right, judged by leave-one-out errors.
+
+Fit the labels held for right, judge all of them by `labels.mixture`, hold the likelier ones for
+right, and so on until they stay. What that leads to depends on the start, and with many wrong
+labels least squares is a bad one, so several are tried: points of the path in ξ, where far
+labels pull less, and the labels at either end of the errors, in case wrong ones err to one
+side. The ends are compared by what all labels say of them, kept or not, so that dropping never
+pays by itself.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from activehuber._typing import Mask, Vector
-from activehuber.labels import group_support, thresholds, widths
-from activehuber.labels.group_support import Dropped
-from activehuber.labels.refinement import JudgedLabels, Report, Trace, largest_residual
+from activehuber.labels import mixture, thresholds
+from activehuber.labels.mixture import Judgement, LabelPrior
+from activehuber.labels.refinement import Report, Trace, largest_residual
 from activehuber.labels.rule import DEFAULT_RULE, LabelRule
-from activehuber.labels.thresholds import Ground, RowScales
 from activehuber.numerics import robust
-from activehuber.numerics.linalg import BreakdownError
+from activehuber.operators.protocol import Gram, Source
 from activehuber.problem.problem import Problem
 from activehuber.solver import newton
 from activehuber.solver.leave_one_out import (
@@ -23,7 +31,22 @@ from activehuber.solver.leave_one_out import (
     units,
 )
 from activehuber.solver.newton import Solution, solve
-from activehuber.solver.wider import WiderKernels
+
+# Labels may be judged to so many binary digits of their scale: y and 1000 y differ by rounding
+# alone, which must not decide.
+LABEL_DIGITS = 32
+# Rounds from one start.
+ROUNDS = 12
+# Points of the path to start from, each at this share of the median residual of the last one.
+PATH_SHARES = (1.0, 0.3)
+# Of more labels than this the starts are tried on some, and two ends taken to all.
+SEARCH_LABELS = 500
+# Of more labels than this, leave-one-out variances are taken once, where Q is approximated; and
+# rounds end when fewer than this share of the labels change.
+MANY_LABELS = 20_000
+# Errors count up to so many scales of the labels where ends are compared.
+FAR = 3.0
+SETTLED = 1e-4
 
 
 def adaptive(
@@ -32,222 +55,186 @@ def adaptive(
     trusted: Mask,
     max_iter: int,
     report: Report,
-    wider: WiderKernels | None = None,
     rule: LabelRule = DEFAULT_RULE,
 ) -> Trace:
-    """A threshold from the data, without scale: see `_AdaptiveSearch`.
+    """A threshold from the data: wrong labels go, the rest is fitted by least squares.
 
-    Labels whose leave-one-out residual exceeds `removal` times the scale of their row are
-    dropped and the rest is fitted by least squares; with removal=None none is dropped and
-    the fit is a Huber fit at 1.345 σ̂. With `wider` labels are judged at the width that they
-    speak for (`widths`); the fit has its own in any case.
+    Labels that are wrong with a probability above `removal` are dropped; with removal=None
+    none is, and the fit is a Huber fit at 1.345 σ̂.
     """
-    spread = robust.label_scale(problem.y, problem.weights)
-    if spread == 0.0:
+    found = judge_labels(problem, trusted, rule.with_removal(removal))
+    if found is None:
         solution = solve(problem, np.inf)
         threshold = largest_residual(problem, solution)
         report(threshold, int(problem.active.sum()))
         return Trace(problem, solution, threshold, [threshold], 1, least_squares=True)
-    rounded = replace(problem, y=rounded_labels(problem.y, spread, rule))
-    search = _searched(rounded, rule.with_removal(removal), trusted, wider)
-    judged, at_least = search.judged.times(spread), 0.0
+    threshold = thresholds.EFFICIENT * found.judged.sigma
     if removal is None:
-        threshold = rule.efficient * judged.sigma
         solution = solve(problem, threshold, max_iter=max_iter)
     else:
-        problem = problem.using(judged.kept)
+        problem = problem.using(found.kept)
         solution = solve(problem, np.inf, source=problem.gram.direct_source(problem.mu))
-        at_least = removal * judged.sigma
-        threshold = max(at_least, largest_residual(problem, solution))
+        threshold = max(threshold, largest_residual(problem, solution))
     report(threshold, int(problem.active.sum()))
     return Trace(
         problem,
         solution,
         threshold,
-        [*(spread * level for level in search.history), threshold],
-        search.steps + solution.n_iter,
-        judged,
+        [*found.history, threshold],
+        found.steps + solution.n_iter,
+        found.judged,
         least_squares=removal is not None,
-        at_least=at_least,
+        at_least=0.0 if removal is None else thresholds.EFFICIENT * found.judged.sigma,
     )
 
 
-def rounded_labels(y: Vector, scale: float, rule: LabelRule) -> Vector:
-    """Labels in units of a scale, to some binary digits.
-
-    y and 1000 y differ there by rounding alone, which must not decide what is said of them.
-    """
-    step = 2.0**-rule.label_digits
-    return step * np.rint(y / scale / step) + 0.0  # there is no −0
-
-
-def _searched(
-    problem: Problem, rule: LabelRule, trusted: Mask, wider: WiderKernels | None
-) -> _AdaptiveSearch:
-    """A search that has been run, at the width that labels speak for or at that of the fit.
-
-    Where many labels are wrong, noise without end explains them too, best of all with a wide
-    kernel. So if that finds nothing, the width of the fit has the last word.
-    """
-    if wider is not None:
-        at_width = _at_likeliest_width(problem, rule, trusted, wider)
-        try:
-            if at_width is not problem:
-                search = _AdaptiveSearch(at_width, rule, trusted, quick=True)
-                found = np.average(~search.run().kept, weights=problem.weights)
-                if found >= rule.found_share:
-                    return search
-        except BreakdownError:
-            pass  # too wide for double precision
-    search = _AdaptiveSearch(problem, rule, trusted)
-    search.run()
-    return search
-
-
-def _at_likeliest_width(
-    problem: Problem, rule: LabelRule, trusted: Mask, wider: WiderKernels
-) -> Problem:
-    """The problem at the width that labels which are not in doubt speak for."""
-    everyone = np.ones(len(problem.y), dtype=bool)
-    if is_large(problem, rule) or units(problem.weights, everyone) < rule.width_fewest:
-        return problem
-    rows, weights = widths.some_labels(problem, rule.width_most)
-    at = {
-        factor: widths.on_some(problem, rows, weights, wider.gram(factor, rows))
-        for factor in rule.width_factors
-    }
-    try:
-        search = _AdaptiveSearch(at[min(at)], rule, trusted[rows])
-        kept = search.first_look()
-    except BreakdownError:
-        return problem
-    factor = widths.likeliest(at, kept, search.floor)
-    return problem if factor == 1.0 else replace(problem, gram=wider.gram(factor))
-
-
-@dataclass(eq=False)
-class _Candidate:
-    """A point of the search with the leave-one-out figures of its fit.
+@dataclass(frozen=True)
+class JudgedLabels:
+    """The end of a search for the labels to keep.
 
     Attributes
     ----------
-    loo : LeaveOneOut
-    score : float
-        Mean of the smaller half of the squared standardised errors.
-    energy : float
-        yᵀv; of a least-squares fit y_Sᵀ A_SS⁻¹ y_S, centred.
-    scales : (RowScales, float) or None
-        Of the rows and of the noise, once they have been asked for.
+    kept : ndarray of shape (l,), bool
+    judged : Judgement
+        By leave-one-out figures of the fit to them.
+    history : list of float
+        Thresholds on the way.
+    steps : int
+        Newton steps on the way.
     """
 
-    loo: LeaveOneOut
-    score: float
-    energy: float
-    scales: tuple[RowScales, float] | None = None
+    kept: Mask
+    judged: Judgement
+    history: list[float]
+    steps: int
 
 
-class _AdaptiveSearch:
-    """Which labels to keep, and the noise scale, from leave-one-out residuals: `judged`.
+def judge_labels(
+    problem: Problem,
+    trusted: Mask,
+    rule: LabelRule,
+    starts: Sequence[Mask] | None = None,
+) -> JudgedLabels | None:
+    """Which labels to keep; None if all are equal.
 
-    Two traps: with many bad labels the least-squares residuals all look alike, so a scale
-    taken there flags nothing; and at the bottom of the path in ξ the fit is forced to
-    zero. So the whole path is walked and each point is scored by the smaller half of its
-    squared standardised leave-one-out residuals; the best few are starts, from each of
-    which "fit the kept, flag by leave-one-out" is repeated to a fixed point; from the one
-    with the best score, less its doubtful members, it is repeated once more. Then groups of
-    dropped labels that bear each other out come back (`group_support`). μ = 2ℓλ is that of
-    all labels throughout.
+    Parameters
+    ----------
+    starts : sequence of ndarray of shape (l,), bool
+        Labels to begin with, where these are known; else all starts are tried.
     """
+    spread = robust.label_scale(problem.y, problem.weights)
+    if spread == 0.0:
+        return None
+    rounded = replace(problem, y=rounded_labels(problem.y, spread))
+    search = LabelSearch(rounded, rule, trusted)
+    best = search.best_ends(starts)[0]
+    history = [spread * level for level in search.history]
+    return JudgedLabels(best.kept, best.judged.times(spread), history, search.steps)
 
-    def __init__(
-        self,
-        problem: Problem,
-        rule: LabelRule,
-        trusted: Mask,
-        *,
-        rough: bool = False,
-        quick: bool = False,
-    ) -> None:
+
+def rounded_labels(y: Vector, scale: float) -> Vector:
+    """Labels in units of a scale, to some binary digits."""
+    step = 2.0**-LABEL_DIGITS
+    return step * np.rint(y / scale / step) + 0.0  # there is no −0
+
+
+def judge_fit(problem: Problem, loo: LeaveOneOut, trusted: Mask, rule: LabelRule) -> Judgement:
+    """The labels judged by the leave-one-out figures of a fit that was made without judging."""
+    known = problem_prior(problem, trusted)
+    if known.spread == 0.0:
+        nothing = np.zeros_like(problem.y)
+        return Judgement(nothing + 1.0, 0.0, nothing, loo.residuals, 0.0)
+    return mixture.judge(loo, known, rule, unit_ridge(problem))
+
+
+def problem_prior(problem: Problem, trusted: Mask) -> LabelPrior:
+    """What the labels say before any fit."""
+    y, weights = problem.y, problem.weights
+    centre = robust.weighted_median(y, weights) if problem.fit_intercept else 0.0
+    spread = robust.label_scale(y, weights)
+    return mixture.prior_of(y - centre, weights, trusted, spread)
+
+
+def unit_ridge(problem: Problem) -> float:
+    """m = 2Sλ, of a label that counts as one."""
+    weights = problem.weights
+    per_unit = units(weights, np.ones(len(weights), dtype=bool)) / float(weights.sum())
+    return 2.0 * problem.alpha * problem.total_weight * per_unit
+
+
+@dataclass(frozen=True, eq=False)
+class End:
+    """Where rounds from one start led: labels kept, and the judgement of their fit."""
+
+    kept: Mask
+    judged: Judgement
+
+
+def ranked(ends: Iterable[End], counts: Vector) -> list[End]:
+    """The best first, by the likelihood and the skill of all labels.
+
+    Where most labels are right everywhere, the right ones predict the median of all: an end
+    whose mean absolute error of all labels is above that of dropping the fewest comes last.
+    """
+    found = list(ends)
+    sizes = [robust.weighted_median(np.abs(end.judged.errors), counts) for end in found]
+    usual = robust.MAD_TO_SIGMA * min((s for s in sizes if s > 0.0), default=1.0)
+
+    def worth(end: End) -> float:
+        return end.judged.level + mixture.skill(end.judged.errors, counts, usual)
+
+    losses = [_mean_absolute_error(end, counts) for end in found]
+    dropped = [float(counts[~end.kept].sum()) for end in found]
+    least = min(loss for loss, out in zip(losses, dropped, strict=True) if out == min(dropped))
+    honest = {id(end): loss <= least for end, loss in zip(found, losses, strict=True)}
+    return sorted(found, key=lambda end: (honest[id(end)], worth(end)), reverse=True)
+
+
+def _mean_absolute_error(end: End, counts: Vector) -> float:
+    """Of all labels; no error counts for more than FAR."""
+    return float(counts @ np.minimum(np.abs(end.judged.errors), FAR)) / float(counts.sum())
+
+
+class LabelSearch:
+    """Which labels to keep; μ = 2ℓλ is that of all labels throughout."""
+
+    def __init__(self, problem: Problem, rule: LabelRule, trusted: Mask) -> None:
         self.problem, self.rule, self.trusted = problem, rule, trusted
-        self.n_starts, self.slack = (
-            (1, rule.path_slack * len(problem.y)) if quick else (rule.n_starts, 0.0)
-        )
-        self.is_large = is_large(problem, rule)
-        # Whether a few labels may still change when the search ends.
-        self.among_many = rough or self.is_large
-        self.mu, self.weights = problem.mu, problem.weights
-        self.ground = ground(problem, rule)
-        self.floor = rule.noise_floor * self.ground.spread
-        share = rule.settled_share if self.is_large else rule.roughly_settled_share
-        self.few = share * len(problem.y) if self.among_many else 0.0
+        self.mu, self.ridge = problem.mu, unit_ridge(problem)
+        self.prior = problem_prior(problem, trusted)
+        self.is_large = is_large(problem)
+        self.source: Source | None = None
         self.history: list[float] = []
         self.steps = 0
-        self.known: dict[bytes, _Candidate] = {}
-        self.judged: JudgedLabels
+        self.known: dict[bytes, LeaveOneOut] = {}
 
-    def first_look(self) -> Mask:
-        """Labels to keep by some fits only, the first to the half that all labels bear out."""
-        self._factor()
-        loo = self._fit(np.ones(len(self.mu), dtype=bool)).loo
-        sizes = np.abs(loo.residuals) / loo.inflation
-        kept = sizes <= robust.weighted_median(sizes, self.weights)
-        for _ in range(self.rule.first_rounds):
-            before, kept = kept, self._inside(self._fit(kept))
-            if np.array_equal(before, kept):
-                break
-        return kept
-
-    def run(self) -> JudgedLabels:
-        """Judge the labels; see also `judged`."""
-        self._factor()
-        if self.is_large:
-            starts = [self._from_some()]
-        else:
-            starts = sorted(self._path(), key=lambda candidate: candidate.score)
-            starts = starts[: self.n_starts]
-        ends: list[tuple[Mask, _Candidate]] = []
-        for start in starts:
-            ends.append(self._fixed_point(start))
-            if len(ends) > 1 and np.sum(ends[-1][0] != ends[-2][0]) <= self.few:
-                break  # two ways led to the same labels
-        kept, candidate = min(ends, key=lambda end: end[1].score)
-        if not self.is_large:
-            kept, candidate = self._fixed_point(self._without_excused(candidate))
-            kept, candidate = self._with_reinstated(kept, candidate)
-        # Once more with the scale of the kept labels; repeating this would spiral inwards.
-        sigma = thresholds.noise_scale(candidate.loo, self.weights, kept, self.floor)
-        del self.source  # the inverse is as large as the Gram matrix
-        scales, _ = self._scales(candidate)
-        cuts = self._cuts(candidate.loo, scales, sigma)
-        kept = self._keep(candidate.loo, cuts)
-        self.judged = JudgedLabels(kept, sigma, candidate.loo.residuals, cuts)
-        return self.judged
-
-    def _factor(self) -> None:
+    def best_ends(self, kept: Sequence[Mask] | None = None) -> list[End]:
+        """Ends of all starts, or of those that are given, the best first."""
         border = self.problem.fit_intercept
+        some_first = float(self.prior.counts.sum()) > SEARCH_LABELS
+        starts = self._from_some() if some_first and kept is None else None
         self.source = self.problem.gram.inverse_source(self.mu, border=border)
+        if kept is not None:
+            starts = [self.fit(each) for each in kept]
+        starts = self.starts() if starts is None else starts
+        ends: dict[bytes, End] = {}
+        for start in starts:
+            end = self.follow(start)
+            ends.setdefault(end.kept.tobytes(), end)
+        self.source = None  # the inverse is as large as the Gram matrix
+        return ranked(ends.values(), self.prior.counts)
 
-    def _candidate(
-        self, solution: Solution, threshold: float, first: LeaveOneOut | None = None
-    ) -> _Candidate:
-        residuals = self.problem.residuals(solution)
-        if first is None:
-            loo = leave_one_out(self.problem, solution, residuals, self.mu, threshold)
-        else:
-            loo = rough_leave_one_out(first, solution, residuals, self.mu)
-        standardised = (loo.residuals / loo.inflation) ** 2
-        score = robust.mean_of_smaller_half(standardised, self.weights)
-        return _Candidate(loo, score, float(self.problem.y @ solution.v))
-
-    def _path(self) -> list[_Candidate]:
-        """From least squares downwards, each solve started at the last."""
+    def starts(self) -> Iterator[LeaveOneOut]:
+        """Leave-one-out figures to begin with."""
+        everyone = np.ones(len(self.mu), dtype=bool)
         solution = solve(self.problem, np.inf, source=self.source)
-        threshold = largest_residual(self.problem, solution)
-        candidates = [self._candidate(solution, np.inf)]
-        total, rule = float(self.weights.sum()), self.rule
-        for _ in range(rule.path_steps):
-            threshold = self._next_threshold(solution, threshold)
-            if not threshold >= self.floor:
+        first = self._figures(solution, np.inf)
+        self.known[everyone.tobytes()] = first
+        yield first
+        for share in PATH_SHARES:
+            sizes = np.abs(self.problem.residuals(solution))
+            threshold = share * robust.weighted_median(sizes, self.problem.weights)
+            if threshold <= mixture.NOISE_FLOOR * self.prior.spread:
                 break
             solution = solve(
                 self.problem,
@@ -255,196 +242,103 @@ class _AdaptiveSearch:
                 source=self.source,
                 start=solution,
                 max_iter=newton.PATIENCE,
-                slack=self.slack,
             )
             self.steps += solution.n_iter
-            free = float(self.weights[solution.free].sum())
-            if free < rule.fewest_free * total or units(self.weights, solution.free) < 2.0:
+            if units(self.problem.weights, solution.free) < 2.0:
                 break
             self.history.append(threshold)
-            best = min(candidate.score for candidate in candidates)
-            candidates.append(self._candidate(solution, threshold, candidates[0].loo))
-            if (
-                free < rule.many_free * total
-                and candidates[-1].score > rule.worth_going_on * best
-            ):
-                break
-        return candidates
+            yield self._figures(solution, threshold)
+        errors, weights = first.residuals / first.inflation, self.problem.weights
+        share = self.rule.one_side
+        yield self.fit(errors <= robust.weighted_quantile(errors, weights, share))
+        yield self.fit(-errors <= robust.weighted_quantile(-errors, weights, share))
 
-    def _from_some(self) -> _Candidate:
-        """A start for all labels from the search over evenly spaced ones.
+    def _from_some(self) -> Iterable[LeaveOneOut]:
+        """Starts for all labels: the two best ends of a search of some of them."""
+        rows, weights = some_labels(self.problem, SEARCH_LABELS)
+        some = on_some(self.problem, rows, weights, self.problem.gram.subset(rows))
+        search = LabelSearch(some, self.rule, self.trusted[rows])
+        starts = []
+        for end in search.best_ends()[:2]:
+            solution = solve(some.using(end.kept), np.inf)
+            self.steps += solution.n_iter
+            v = np.zeros_like(self.problem.y)
+            v[rows] = solution.v
+            residuals = self.problem.y - solution.intercept - self.problem.gram.matvec(v)
+            # What a fit leaves of labels that it has not seen are leave-one-out errors.
+            nothing = np.zeros_like(residuals)
+            ridge = self.mu / np.minimum(1.0, 1.0 / self.problem.weights)
+            starts.append(LeaveOneOut(residuals, nothing, ridge, self.problem.gram.missing))
+        self.history, self.steps = search.history, self.steps + search.steps
+        return starts
 
-        What their fit leaves of the other labels are leave-one-out residuals already.
+    def follow(self, loo: LeaveOneOut, fit: Callable[..., LeaveOneOut] | None = None) -> End:
+        """Judge, fit what is kept, until that stays; on a circle the likeliest of it.
+
+        Parameters
+        ----------
+        fit : callable
+            From labels to keep to leave-one-out figures of all; `fit` below if None.
         """
-        some, rows = evenly_spaced(self.problem)
-        search = _AdaptiveSearch(some, self.rule, self.trusted[rows], rough=True)
-        solution = solve(some.using(search.run().kept), np.inf)
-        self.history, self.steps = search.history, search.steps + solution.n_iter
-        v = np.zeros_like(self.problem.y)
-        v[rows] = solution.v
-        residuals = self.problem.y - solution.intercept - self.problem.gram.matvec(v)
-        nothing = np.zeros_like(residuals)
-        loo = LeaveOneOut(residuals, nothing, self.mu, self.problem.gram.missing)
-        return _Candidate(loo, np.inf, np.nan)
-
-    def _next_threshold(self, solution: Solution, threshold: float) -> float:
-        """Lower by a factor, and so far that a share more of the labels is bound."""
-        residuals = np.abs(self.problem.residuals(solution))
-        bound = float(self.weights[~solution.free].sum() / self.weights.sum())
-        share = max(0.0, 1.0 - bound - self.rule.path_share)
-        level = robust.weighted_quantile(residuals, self.weights, share)
-        return min(self.rule.path_ratio * threshold, level)
-
-    def _without_excused(self, candidate: _Candidate) -> _Candidate:
-        """The fit without labels that are kept only because little is known of their rows.
-
-        A bad label at the edge of the data passes for that reason, and may then speak against
-        good neighbours until these are dropped. Left out, it meets them as they are.
-        """
-        for _ in range(self.rule.strict_rounds):
-            candidate = self._fit(self._inside(candidate, excuse=False))
-        return candidate
-
-    def _with_reinstated(self, kept: Mask, candidate: _Candidate) -> tuple[Mask, _Candidate]:
-        """Take back groups of dropped labels, the best first, while the evidence grows.
-
-        Of a group only those come back that lie inside their cuts once it is in use.
-        """
-        for _ in range(self.rule.most_rounds):
-            if np.all(kept):
+        seen: set[bytes] = set()
+        best: End | None = None
+        before: Mask | None = None
+        for turn in range(ROUNDS):
+            judged = mixture.judge(loo, self.prior, self.rule, self.ridge)
+            kept = judged.kept(self.rule, self.prior) | self.trusted
+            # The first judgement is that of the start, which is no fit to kept labels.
+            if turn and (best is None or judged.level > best.judged.level):
+                best = End(kept, judged)
+            key = kept.tobytes()
+            few = SETTLED * len(kept) if self.is_large else 0.0
+            if key in seen or (before is not None and np.sum(before != kept) < few):
                 break
-            labels = self._dropped(kept, candidate)
-            best, gain = None, 0.0
-            for group in group_support.best_groups(labels, self.rule):
-                joined = kept.copy()
-                joined[labels.rows[group]] = True
-                group = group[self._inside(self._fit(joined))[labels.rows[group]]]
-                reached = group_support.evidence_gain(labels, group) if len(group) else 0.0
-                if reached > gain:
-                    best, gain = group, reached
-            if best is None:
-                break
-            kept = kept.copy()
-            kept[labels.rows[best]] = True
-            candidate = self._fit(kept)
-        return kept, candidate
+            seen.add(key)
+            before = kept
+            loo = self.fit(kept, loo if self.is_large and turn else None)
+        assert best is not None
+        return best
 
-    def _dropped(self, kept: Mask, candidate: _Candidate) -> Dropped:
-        """The labels that are not kept, for `group_support`."""
-        scales, sigma = self._scales(candidate)
-        rows, known, border = np.flatnonzero(~kept), self.ground, self.problem.fit_intercept
-        used = float(self.weights[kept].sum())
-        least = used * self.floor**2 / float(np.mean(self.mu))
-        return Dropped(
-            rows=rows,
-            errors=candidate.loo.residuals[rows],
-            covariance=self.source.factor(kept).schur_complement(border=border),
-            mu=self.mu[rows],
-            weights=self.weights[rows],
-            cuts=self._cuts(candidate.loo, scales, sigma)[rows],
-            log_bad=group_support.log_cauchy(known.y[rows] - known.centre, known.spread),
-            weight_in_use=used,
-            energy=max(candidate.energy, least),
-            lost=float(border),
-        )
-
-    def _scales(self, candidate: _Candidate) -> tuple[RowScales, float]:
-        """The scale of every row and σ̂ of most labels."""
-        if candidate.scales is None:
-            loo = candidate.loo
-            rows = thresholds.row_scales(loo, self.ground, self.rule)
-            sigma = thresholds.scale_of_most(loo, rows, self.weights, self.rule, self.floor)
-            candidate.scales = rows, sigma
-        return candidate.scales
-
-    def _cuts(self, loo: LeaveOneOut, scales: RowScales, sigma: float) -> Vector:
-        return thresholds.cuts(loo.residuals, scales.at(sigma), self.weights, self.rule)
-
-    def _inside(self, candidate: _Candidate, *, excuse: bool = True) -> Mask:
-        """Labels to keep by the errors of a fit; without `excuse` noise alone counts."""
-        scales, sigma = self._scales(candidate)
-        scales = scales if excuse else scales.without_excuse()
-        return self._keep(candidate.loo, self._cuts(candidate.loo, scales, sigma))
-
-    def _keep(self, loo: LeaveOneOut, cuts: Vector) -> Mask:
-        """Labels inside their cut, at least half of them, and all trusted ones."""
-        ratios = thresholds.share_of(loo.residuals, cuts)
-        kept = (ratios <= 1.0) | self.trusted
-        if self.weights[kept].sum() < 0.5 * self.weights.sum():
-            kept = (ratios <= robust.weighted_median(ratios, self.weights)) | self.trusted
-        return kept
-
-    def _fixed_point(self, start: _Candidate) -> tuple[Mask, _Candidate]:
-        """Fit the kept labels, flag by leave-one-out, until the kept ones stay."""
-        candidate = start
-        seen: list[Mask] = []
-        for _ in range(self.rule.most_rounds):
-            kept = self._inside(candidate)
-            if any(np.array_equal(kept, earlier) for earlier in seen):
-                first = next(i for i, m in enumerate(seen) if np.array_equal(kept, m))
-                kept = np.logical_or.reduce(seen[first:])
-                return kept, self._fit(kept)
-            again = bool(seen) and self.among_many
-            settled = again and np.sum(kept != seen[-1]) < self.few
-            seen.append(kept)
-            # Among many labels a few do not change what the others leave of the variance.
-            candidate = self._fit(kept, candidate.loo if again else None)
-            if settled:
-                break
-        return kept, candidate
-
-    def _fit(self, kept: Mask, first: LeaveOneOut | None = None) -> _Candidate:
+    def fit(self, kept: Mask, first: LeaveOneOut | None = None) -> LeaveOneOut:
         """Least squares on the kept labels at the μ of all; leave-one-out for all."""
-        key = np.packbits(kept).tobytes()
+        key = kept.tobytes()
         if key not in self.known:
             solution = solve(self.problem.using(kept), np.inf, source=self.source)
-            self.known[key] = self._candidate(solution, np.inf, first)
+            self.known[key] = self._figures(solution, np.inf, first)
         return self.known[key]
 
-
-def cuts_for(
-    problem: Problem, loo: LeaveOneOut, sigma: float | None, rule: LabelRule
-) -> tuple[float, Vector]:
-    """σ̂ (estimated on the labels in use unless given) and the cut of every row."""
-    known = ground(problem, rule)
-    if sigma is None:
-        floor = rule.noise_floor * known.spread
-        sigma = thresholds.noise_scale(loo, problem.weights, problem.active, floor)
-    scales = thresholds.row_scales(loo, known, rule).at(sigma)
-    return sigma, thresholds.cuts(loo.residuals, scales, problem.weights, rule)
+    def _figures(
+        self, solution: Solution, threshold: float, first: LeaveOneOut | None = None
+    ) -> LeaveOneOut:
+        residuals = self.problem.residuals(solution)
+        if first is None:
+            return leave_one_out(self.problem, solution, residuals, self.mu, threshold)
+        return rough_leave_one_out(first, solution, residuals, self.mu)
 
 
-def ground(problem: Problem, rule: LabelRule) -> Ground:
-    """What the labels and the kernel say before any fit."""
-    y, weights = problem.y, problem.weights
-    return Ground(
-        y=y,
-        weights=weights,
-        centre=robust.weighted_median(y, weights) if problem.fit_intercept else 0.0,
-        spread=robust.label_scale(y, weights),
-        mean_variance=mean_variance(problem, rule),
-    )
+def some_labels(problem: Problem, most: int) -> tuple[np.ndarray, Vector]:
+    """Up to so many labels and the weights they have there, whatever the order of the rows.
+
+    Labels are ranked by size, equal ones by the mean of their rows of Q, and taken at even
+    distances of weight. A label of weight k > 1 is so many labels, of which some are taken.
+    """
+    weights = problem.weights
+    if units(weights, np.ones(len(weights), dtype=bool)) <= most:
+        return np.arange(len(weights)), weights
+    nearness = problem.gram.matvec(weights / weights.sum())
+    order = np.lexsort((nearness, problem.y))
+    ends = np.cumsum(weights[order])
+    places = np.searchsorted(ends, (np.arange(most) + 0.5) * ends[-1] / most)
+    rows, times = np.unique(order[places], return_counts=True)
+    return rows, times * np.minimum(weights[rows], 1.0)
 
 
-def is_large(problem: Problem, rule: LabelRule) -> bool:
-    """Whether some labels are searched before all of them."""
-    return len(problem.y) > rule.search_labels and problem.gram.coarse_step > 0
+def on_some(problem: Problem, rows: np.ndarray, weights: Vector, gram: Gram) -> Problem:
+    """The problem on some labels at the ridge of all of them."""
+    some = replace(problem.on_some(rows, gram), weights=weights)
+    return replace(some, alpha=problem.alpha * problem.total_weight / some.total_weight)
 
 
-def evenly_spaced(problem: Problem) -> tuple[Problem, np.ndarray]:
-    """The problem on some labels of a large one, and which."""
-    rows = np.arange(0, len(problem.y), problem.gram.coarse_step)
-    return problem.on_some(rows, problem.gram.subset(rows)), rows
-
-
-def mean_variance(problem: Problem, rule: LabelRule) -> float:
-    """K̄, the mean prior variance: mean Q_ii, less the mean of Q with an intercept."""
-    if is_large(problem, rule):
-        problem, _ = evenly_spaced(problem)
-    share = problem.weights / problem.weights.sum()
-    mean = float(share @ problem.gram.diagonal)
-    if not problem.fit_intercept:
-        return mean
-    centred = mean - problem.gram.mean(share)
-    # Rows that are all alike leave rounding here, of either sign.
-    return centred if centred > 1e-10 * mean else 0.0
+def is_large(problem: Problem) -> bool:
+    """Whether there are so many labels that a pass over them counts."""
+    return len(problem.y) > MANY_LABELS and problem.gram.coarse_step > 0

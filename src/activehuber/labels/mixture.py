@@ -28,7 +28,8 @@ import numpy as np
 from scipy.special import gammaln, stdtrit
 
 from activehuber._typing import Mask, Vector
-from activehuber.labels.rule import MixtureRule
+from activehuber.labels import flips
+from activehuber.labels.rule import LabelRule
 from activehuber.numerics.robust import weighted_median
 from activehuber.solver.leave_one_out import LeaveOneOut, units
 
@@ -64,6 +65,8 @@ class LabelPrior:
     common : ndarray of shape (l,), bool
         Labels of a value that more than half of them have, such as no visit to a doctor: right
         anywhere, and of no use to tell the scale of the noise.
+    two_values : (float, float) or None
+        The values of the labels, if there are just two: a wrong one is the other then.
     """
 
     y: Vector
@@ -72,12 +75,18 @@ class LabelPrior:
     spread: float
     step: float
     common: Mask
+    two_values: tuple[float, float] | None = None
 
 
 def prior_of(y: Vector, weights: Vector, trusted: Mask, spread: float) -> LabelPrior:
     """See `LabelPrior`."""
     total = units(weights, np.ones(len(weights), dtype=bool))
     counts = weights * (total / weights.sum())
+    values = np.unique(y)
+    if len(values) == 2:
+        neither = np.zeros(len(y), dtype=bool)
+        two = (float(values[0]), float(values[1]))
+        return LabelPrior(y, counts, trusted, spread, 0.0, neither, two)
     middle = weighted_median(y, weights)
     common = y == middle
     if counts[common].sum() <= 0.5 * total:
@@ -121,11 +130,16 @@ class Judgement:
     errors: Vector
     level: float
 
-    def kept(self, rule: MixtureRule, counts: Vector) -> Mask:
-        """Labels to keep: at least half of them, the likeliest ones."""
-        kept = 1.0 - self.right <= rule.removal
+    def kept(self, rule: LabelRule, known: LabelPrior) -> Mask:
+        """Labels to keep: at least half of them, the likeliest ones, and some of each class."""
+        kept, counts = 1.0 - self.right <= rule.removal, known.counts
         if counts[kept].sum() < 0.5 * counts.sum():
             kept = self.right >= weighted_median(self.right, counts)
+        for value in known.two_values or ():
+            own = known.y == value
+            if not np.any(kept & own):
+                likeliest = weighted_median(self.right[own], counts[own])
+                kept = kept | (own & (self.right >= likeliest))
         return kept
 
     def quality(self, kept: Mask, trusted: Mask) -> Vector:
@@ -171,7 +185,7 @@ class _Parameters:
     variance: Vector  # of the other right labels
 
 
-def judge(loo: LeaveOneOut, known: LabelPrior, rule: MixtureRule, ridge: float) -> Judgement:
+def judge(loo: LeaveOneOut, known: LabelPrior, rule: LabelRule, ridge: float) -> Judgement:
     """Every label judged by leave-one-out figures of one fit.
 
     Parameters
@@ -179,12 +193,40 @@ def judge(loo: LeaveOneOut, known: LabelPrior, rule: MixtureRule, ridge: float) 
     ridge : float
         m = 2Sλ.
     """
+    if known.two_values is not None:
+        return _judge_flips(loo, known, rule, ridge)
     return _MixtureModel(loo, known, rule, ridge).judge()
+
+
+def _judge_flips(
+    loo: LeaveOneOut, known: LabelPrior, rule: LabelRule, ridge: float
+) -> Judgement:
+    """Labels of two values, by `labels.flips`."""
+    low, high = known.two_values or (0.0, 0.0)
+    half, errors = 0.5 * (high - low), loo.residuals
+    codes = np.where(known.y == high, 1.0, -1.0)
+    shape = (loo.variance + loo.missing + loo.ridge) / ridge
+    # Errors of flipped labels count as those that they would have had.
+    sizes = np.minimum(np.abs(errors), np.abs(errors - 2.0 * half * codes))
+    variance = float(known.counts @ (sizes**2 / shape)) / float(known.counts.sum())
+    sigma = max(np.sqrt(variance), NOISE_FLOOR * known.spread)
+    # What is unknown of a code is at most all of it.
+    unknown = np.minimum(sigma**2 * (loo.variance + loo.missing) / ridge, half**2)
+    right, level = flips.right_labels(
+        codes,
+        codes - errors / half,
+        unknown / half**2,
+        known.counts,
+        known.counts * ~known.trusted,
+        rule,
+    )
+    scales = np.sqrt(unknown + sigma**2 * loo.ridge / ridge)
+    return Judgement(right, float(sigma), scales, errors, level)
 
 
 class _MixtureModel:
     def __init__(
-        self, loo: LeaveOneOut, known: LabelPrior, rule: MixtureRule, ridge: float
+        self, loo: LeaveOneOut, known: LabelPrior, rule: LabelRule, ridge: float
     ) -> None:
         self.errors, self.known, self.rule = loo.residuals, known, rule
         self.open = (loo.variance + loo.missing) / ridge

@@ -15,8 +15,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Vector
 from activehuber.labels import thresholds
-from activehuber.labels.mixture import Judgement
-from activehuber.labels.rule import LabelRule
+from activehuber.labels.mixture import NOISE_FLOOR, Judgement
 from activehuber.numerics import robust
 from activehuber.operators.protocol import Source
 from activehuber.problem.problem import Problem
@@ -27,33 +26,6 @@ from activehuber.solver.newton import Solution, solve
 Report = Callable[[float, int], None]
 # (residuals, weights) of the labels -> ξ.
 ThresholdRule = Callable[[Vector, Vector], float]
-
-
-@dataclass(frozen=True)
-class JudgedLabels:
-    """What leave-one-out errors say of l labels.
-
-    Attributes
-    ----------
-    kept : ndarray of shape (l,), bool
-    sigma : float
-        σ̂.
-    errors, cuts : ndarray of shape (l,)
-        Labels less their predictions, and how far these may be off.
-    """
-
-    kept: Mask
-    sigma: float
-    errors: Vector
-    cuts: Vector
-
-    def quality(self, kept: Mask, trusted: Mask) -> Vector:
-        """Quality of the labels, by how far their errors are from the cuts."""
-        return thresholds.quality(self.errors, self.cuts, kept, trusted)
-
-    def times(self, unit: float) -> JudgedLabels:
-        """The same with labels measured in units of 1/`unit`."""
-        return JudgedLabels(self.kept, unit * self.sigma, unit * self.errors, unit * self.cuts)
 
 
 @dataclass(frozen=True)
@@ -72,8 +44,8 @@ class Trace:
         All of them.
     n_iter : int
         Newton steps in all.
-    judged : JudgedLabels, Judgement or None
-        For the modes that judge labels, unless most labels are equal.
+    judged : Judgement or None
+        For the adaptive mode, unless most labels are equal.
     least_squares : bool
         Whether no label is bound, so that any ξ from max |r| on will do; `threshold` is
         then the larger of that and `at_least`.
@@ -89,7 +61,7 @@ class Trace:
     threshold: float
     history: list[float]
     n_iter: int
-    judged: JudgedLabels | Judgement | None = None
+    judged: Judgement | None = None
     least_squares: bool = False
     at_least: float = 0.0
     minimiser: bool = True
@@ -125,7 +97,6 @@ def by_rule(
     threshold_rule: str | ThresholdRule,
     max_iter: int,
     report: Report,
-    rule: LabelRule,
 ) -> Trace:
     """Fit at ξ, ask the rule for ξ, until they agree; nothing is dropped.
 
@@ -136,7 +107,7 @@ def by_rule(
         most labels are met exactly; ξ does not fall below the noise floor.
     """
     scale = robust.label_scale(problem.y, problem.weights)
-    floor = 0.0 if callable(threshold_rule) else rule.noise_floor * scale
+    floor = 0.0 if callable(threshold_rule) else NOISE_FLOOR * scale
     source = problem.gram.source(problem.mu)
     solution = solve(problem, np.inf, source=source)
     history: list[float] = []
@@ -144,7 +115,7 @@ def by_rule(
     low, high = 0.0, np.inf  # the rule asks for more at `low`, for less at `high`
     answers: list[float] = []
     for turn in range(RULE_ROUNDS):
-        asked = max(_apply(threshold_rule, problem, solution, rule), floor)
+        asked = max(_apply(threshold_rule, problem, solution), floor)
         if history:
             # With several fixed points an end may fall behind the other: it is forgotten.
             if asked > history[-1]:
@@ -197,14 +168,12 @@ def _secant(history: list[float], answers: list[float], low: float, high: float)
     return crossing if low < crossing < high else ask_b
 
 
-def _apply(
-    threshold_rule: str | ThresholdRule, problem: Problem, solution: Solution, rule: LabelRule
-) -> float:
+def _apply(threshold_rule: str | ThresholdRule, problem: Problem, solution: Solution) -> float:
     residuals = problem.residuals(solution)
     if threshold_rule == "madn":
-        return thresholds.madn(residuals, problem.weights, rule)
+        return thresholds.madn(residuals, problem.weights)
     if threshold_rule == "quantile":
-        return thresholds.quantile(residuals, problem.weights, rule)
+        return thresholds.quantile(residuals, problem.weights)
     if threshold_rule == "tuning-free":
         return _tuning_free(problem, solution, residuals)
     assert callable(threshold_rule)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import eigh
 
 from activehuber._typing import Matrix, Vector
 from activehuber.numerics.linalg import cholesky_in_place, solve_lower
@@ -55,3 +56,52 @@ def log_evidence(
 def freedom(weights: Vector, *, border: bool) -> float:
     """Labels less one for an intercept."""
     return max(float(weights.sum()) - float(border), 1.0)
+
+
+class EvidenceByRidge:
+    """`log_evidence` at many ridges, from one eigendecomposition of S^½ Q S^½ = U diag(w) Uᵀ.
+
+    With z = Uᵀ S^½ y and o = Uᵀ S^½ 1,
+
+        yᵀPy = Σ z²/(w + m) − (Σ z o/(w + m))² / Σ o²/(w + m) .
+
+    Parameters
+    ----------
+    Q : ndarray of shape (l, l)
+        Overwritten.
+    y, weights : ndarray of shape (l,)
+    border : bool
+        Whether there is an intercept.
+    floor : float
+        Noise below this is not seen.
+    """
+
+    def __init__(
+        self, Q: Matrix, y: Vector, weights: Vector, *, border: bool, floor: float
+    ) -> None:
+        roots = np.sqrt(weights)
+        Q *= roots[:, None]
+        Q *= roots
+        values, vectors = eigh(Q, overwrite_a=True, check_finite=False, driver="evd")
+        self.values = np.maximum(values, 0.0)
+        self.z = (roots * y) @ vectors
+        self.ones = roots @ vectors
+        self.border, self.floor = border, floor
+        self.total = float(weights.sum())
+        self.extra = self.total - len(weights)
+        self.log_weights = float(np.log(weights).sum())
+        self.degrees = freedom(weights, border=border)
+
+    def at(self, ridge: float) -> float:
+        """Log evidence per unit of weight."""
+        pulls = 1.0 / (self.values + ridge)
+        least = max(self.total * self.floor**2 / ridge, TINY)
+        size = float(self.z**2 @ pulls)
+        level = -float(np.sum(np.log(pulls))) - self.log_weights
+        if self.border:
+            ones = float(self.ones**2 @ pulls)
+            size -= float((self.z * self.ones) @ pulls) ** 2 / ones
+            level += float(np.log(ones))
+        level += self.degrees * float(np.log(max(size, least)))
+        level += self.extra * float(np.log(ridge))
+        return -0.5 * level / self.total

@@ -40,21 +40,6 @@ def weighted_quantile(values: Vector, weights: Vector, share: float) -> float:
     return float(values[order][min(place, len(values) - 1)])
 
 
-def mean_of_smaller_half(values: Vector, weights: Vector) -> float:
-    """Mean of the smaller half of the values by weight (a trimmed mean)."""
-    if _are_equal(weights):
-        half = len(values) // 2
-        smaller = np.partition(values, half)
-        odd = len(values) - 2 * half
-        total = float(smaller[:half].sum()) + 0.5 * odd * float(smaller[half])
-        return total / (0.5 * len(values))
-    order = np.argsort(values, kind="stable")
-    cumulated = np.cumsum(weights[order])
-    half = 0.5 * cumulated[-1]
-    counted = np.diff(np.minimum(cumulated, half), prepend=0.0)
-    return float(counted @ values[order]) / half
-
-
 def _are_equal(weights: Vector) -> bool:
     return len(weights) > 0 and bool((weights == weights[0]).all())
 

@@ -177,7 +177,6 @@ PARAMS: dict[str, Rule] = {
     "agreement": not_negative,
     "threshold": either(one_of(*THRESHOLD_NAMES), number(0.0, finite=False)),
     "removal": optional(positive),
-    "judge_wider": flag,
     "n_refinements": whole(),
     "threshold_step": positive,
     "algorithm": one_of(*ALGORITHM_NAMES),
@@ -191,7 +190,7 @@ PARAMS: dict[str, Rule] = {
     "random_state": optional(whole(0, 2**32 - 1)),
 }
 # A classifier keeps what it was given; what it came to is in its regressor.
-CLASSIFIER_PARAMS = {name: rule for name, rule in PARAMS.items() if name != "judge_wider"} | {
+CLASSIFIER_PARAMS = PARAMS | {
     "alpha": either(one_of("loo"), positive),
     "noise_rates": either(nothing, one_of("estimate"), sequence(rate, rate)),
 }

@@ -264,12 +264,6 @@ class BlockReduction:
         beyond = new.left_out - float(np.median(self.gram.left_out))
         return factor.variance(new, border=border) + np.maximum(beyond, 0.0)
 
-    def at_width(self, kernels: Sequence[Kernel], factor: float) -> BlockReduction:
-        """The same without graph and agreement for the kernels with γ times a factor."""
-        basis = self.expansion.basis.at_width(kernels, factor)
-        expansion = BlockExpansion(self.expansion.rows, basis, None, 0.0)
-        return expansion.reduce(self.labelled, self.weights, True)
-
     def sample(self, places: np.ndarray) -> BlockReduction:
         """The same on some of the labelled rows, held in memory."""
         expansion = self.expansion

@@ -19,7 +19,6 @@ from functools import cached_property
 import numpy as np
 
 from activehuber._typing import Matrix, Vector
-from activehuber.kernels.kernel import Kernel
 from activehuber.operators.features import held_gram
 from activehuber.operators.protocol import Gram
 from activehuber.problem import smoothing
@@ -129,9 +128,6 @@ class Reduction:
     gram: Gram
 
     extended_precision = True  # products with K can be formed in it
-
-    def at_width(self, kernels: Sequence[Kernel], factor: float) -> None:
-        """None: Q at another width is made of the kernels' matrices themselves."""
 
     def fitted(self, values: Matrix) -> Vector:
         """Σ_α c^α f^α on labelled rows for values f of shape (n, m)."""

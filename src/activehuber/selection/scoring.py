@@ -1,4 +1,4 @@
-"""Points of a search judged: which labels stay, and errors on labels that had no say."""
+"""Points of a search scored: which labels stay, and errors on labels that had no say."""
 
 from __future__ import annotations
 
@@ -8,44 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
-from activehuber.labels.adaptive import adaptive
+from activehuber.labels.adaptive import judge_labels
+from activehuber.labels.rule import DEFAULT_RULE, LabelRule
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError, multiply
 from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
 from activehuber.selection.criterion import ObservedLabels
 from activehuber.solver.leave_one_out import leave_one_out
-from activehuber.solver.newton import Solution, solve
+from activehuber.solver.newton import solve
 
 # Errors count up to so many robust standard deviations of the best errors seen.
 FARTHEST = 60.0
-# Newton steps of one solve at most.
-MOST_STEPS = 200
-
-
-@dataclass(frozen=True)
-class Mode:
-    """What is done about labels far out.
-
-    Attributes
-    ----------
-    removal : float or None
-        Drop them, as threshold="adaptive" does with this `removal`; or
-    threshold : float
-        bind them at this ξ; inf is least squares.
-    """
-
-    removal: float | None
-    threshold: float = np.inf
-
-    def times(self, unit: float) -> Mode:
-        """The same with labels measured in units of 1/`unit`."""
-        return Mode(self.removal, unit * self.threshold)
 
 
 @dataclass(frozen=True)
 class JudgedPoint:
-    """What a mode makes of the labels at one point.
+    """What the label rule makes of the labels at one point.
 
     Attributes
     ----------
@@ -58,37 +37,54 @@ class JudgedPoint:
     errors: Vector
 
 
-def judge(Q: Matrix, labels: ObservedLabels, ridge: float, mode: Mode) -> JudgedPoint | None:
-    """Fit in one mode; None if double precision does not suffice."""
+def judge(
+    Q: Matrix, labels: ObservedLabels, ridge: float, rule: LabelRule = DEFAULT_RULE
+) -> JudgedPoint | None:
+    """Labels judged with one kernel; None if double precision does not suffice."""
     try:
-        problem, _ = _problem(Q, labels, ridge)
-        problem, solution = _fit(problem, labels.trusted, mode)
-        residuals = problem.residuals(solution)
-        level = mode.threshold if mode.removal is None else np.inf
-        loo = leave_one_out(problem, solution, residuals, problem.mu, level)
+        found = judge_labels(problem_of(Q, labels, ridge)[0], labels.trusted, rule)
     except BreakdownError:
         return None
-    return JudgedPoint(problem.active, loo.residuals)
+    kept = np.ones(len(labels), dtype=bool) if found is None else found.kept
+    errors = left_out_errors(Q, labels, ridge, kept)
+    return None if errors is None else JudgedPoint(kept, errors)
+
+
+def left_out_errors(
+    Q: Matrix, labels: ObservedLabels, ridge: float, kept: Mask
+) -> Vector | None:
+    """Leave-one-out errors of least squares on the labels kept, shape (l,)."""
+    try:
+        problem = problem_of(Q, labels, ridge)[0].using(kept)
+        solution = solve(problem, np.inf)
+        residuals = problem.residuals(solution)
+        return leave_one_out(problem, solution, residuals, problem.mu, np.inf).residuals
+    except BreakdownError:
+        return None
 
 
 def held_out_errors(
     Q: Matrix,
     labels: ObservedLabels,
     ridge: float,
-    mode: Mode,
+    kept: Mask,
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
+    threshold: float = np.inf,
 ) -> Vector | None:
-    """Errors on folds that had no say in the fit, shape (l,)."""
+    """Errors of all labels on folds, fitted to the labels kept of the others, shape (l,)."""
     errors = np.full(len(labels), np.nan)
     for train, test in folds:
         some = labels.take(train)
         try:
-            problem, centre = _problem(
+            problem, centre = problem_of(
                 np.ascontiguousarray(Q[np.ix_(train, train)]),
                 some,
                 ridge * some.total_weight / labels.total_weight,
             )
-            _, solution = _fit(problem, some.trusted, mode)
+            active = kept[train]
+            if np.any(active):
+                problem = problem.using(active)
+            solution = solve(problem, threshold)
         except BreakdownError:
             return None
         predicted = multiply(np.ascontiguousarray(Q[np.ix_(test, train)]), solution.v)
@@ -96,7 +92,8 @@ def held_out_errors(
     return errors
 
 
-def _problem(Q: Matrix, labels: ObservedLabels, ridge: float) -> tuple[Problem, float]:
+def problem_of(Q: Matrix, labels: ObservedLabels, ridge: float) -> tuple[Problem, float]:
+    """Eq. 3 with this Q, and the centre that was taken off the labels."""
     centre = 0.0
     if labels.fit_intercept:
         centre = robust.weighted_median(labels.y, labels.weights)
@@ -109,18 +106,6 @@ def _problem(Q: Matrix, labels: ObservedLabels, ridge: float) -> tuple[Problem, 
         active=np.ones(len(labels), dtype=bool),
     )
     return problem, centre
-
-
-def _fit(problem: Problem, trusted: Mask, mode: Mode) -> tuple[Problem, Solution]:
-    """The problem with the labels left in use, and its solution."""
-    if mode.removal is None:
-        return problem, solve(problem, mode.threshold)
-    trace = adaptive(problem, mode.removal, trusted, MOST_STEPS, _unheard)
-    return trace.problem, trace.solution
-
-
-def _unheard(threshold: float, n_labels: int) -> None:
-    """Fits of the search report nothing."""
 
 
 def robust_scale(errors: Vector, weights: Vector) -> float:

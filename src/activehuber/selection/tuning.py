@@ -21,7 +21,7 @@ from activehuber.selection.candidates import (
     Point,
 )
 from activehuber.selection.criterion import ObservedLabels
-from activehuber.selection.scoring import Mode, judge
+from activehuber.selection.scoring import judge, left_out_errors
 from activehuber.selection.search import (
     RIDGES,
     WIDTH_FACTORS,
@@ -55,7 +55,7 @@ def labels_of(data: Data, fit_intercept: bool) -> tuple[ObservedLabels, float]:
     y, weights = data.y[rows, 0], data.weights[rows]
     centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
     scale = robust.label_scale(y, weights) or 1.0
-    y = rounded_labels(y - centre, scale, DEFAULT_RULE)
+    y = rounded_labels(y - centre, scale)
     return ObservedLabels(y, weights, data.trusted[rows, 0], fit_intercept), scale
 
 
@@ -108,9 +108,9 @@ def choose(
     data, order = _ordered(candidates, data, manifolds)
     labels, scale = labels_of(data, candidates[0].fit_intercept)
     families, plan = _prepare(candidates, data, manifolds, plan, move_widths)
-    choice = search(families, labels, plan).times(scale)
+    choice = search(families, labels, plan)
     held_out = np.full(len(data.y), np.nan)
-    held_out[order[data.labelled[:, 0]]] = choice.held_out
+    held_out[order[data.labelled[:, 0]]] = scale * choice.held_out
     return replace(choice, held_out=held_out)
 
 
@@ -125,20 +125,22 @@ def choose_for_classes(
 
 def grid_errors(
     candidates: Sequence[Settings], data: Data, manifolds: Sequence[float], plan: Plan
-) -> Iterator[tuple[Point, Mode, Vector]]:
-    """Every point of the grid and every removal, with its leave-one-out errors."""
+) -> Iterator[tuple[Point, Vector]]:
+    """Every point of the grid, with its leave-one-out errors."""
     labels, scale = labels_of(data, candidates[0].fit_intercept)
     families, plan = _prepare(candidates, data, manifolds, plan, True)
     everything = list(families) if plan.without_graph else []
     everything += [f.with_graph(fits[f.name]) for fits in plan.graphs for f in families]
     for family, point, Q in grid(everything, np.arange(len(labels)), plan):
-        for removal in plan.removals:
-            if removal is None:
-                continue  # the threshold to bind at is a matter of the whole search
-            mode = Mode(None if removal == np.inf else removal)
-            verdict = judge(Q, labels, point.ridge, mode)
-            if verdict is not None:
-                yield replace(point, family=family), mode, scale * verdict.errors
+        if plan.removal is None:
+            everyone = np.ones(len(labels), dtype=bool)
+            errors = left_out_errors(Q, labels, point.ridge, everyone)
+        else:
+            rule = DEFAULT_RULE.with_removal(plan.removal)
+            verdict = judge(Q, labels, point.ridge, rule)
+            errors = None if verdict is None else verdict.errors
+        if errors is not None:
+            yield replace(point, family=family), scale * errors
 
 
 def _ordered(

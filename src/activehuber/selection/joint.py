@@ -1,0 +1,236 @@
+"""Which labels are right where the kernel is not known either.
+
+The labels held for right choose the kernel under which they are most likely,
+
+    E(γ, m) = log N(y_S; b, τ² (Q_SS(γ) + diag(m/s)))      (τ at its best, b integrated out),
+
+the kernel judges all labels (`labels.mixture`), and so on until both stay. With wrong labels
+among them that have a shape of their own, all labels would choose a narrow kernel that follows
+them, or so much noise that none is wrong; the starts of `labels.adaptive` lead elsewhere, and
+their ends are compared as there, by what all labels say of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from activehuber._typing import Mask, Matrix, Vector
+from activehuber.labels import mixture
+from activehuber.labels.adaptive import End, LabelSearch, ranked
+from activehuber.labels.rule import LabelRule
+from activehuber.numerics import robust
+from activehuber.numerics.likelihood import EvidenceByRidge
+from activehuber.selection.candidates import Family, Point
+from activehuber.selection.criterion import ObservedLabels
+from activehuber.selection.scoring import problem_of
+from activehuber.solver.leave_one_out import LeaveOneOut
+
+# Turns between the choice of a kernel and the judgement of labels.
+ROUNDS = 6
+# Ends of the search on some labels that are taken to more of them.
+ENDS = 2
+# Starts are also taken from the widest kernel of the kind that all labels choose, at this
+# ridge: it hears most of the other labels.
+WIDE_RIDGE = 0.1
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A kernel and a ridge, by place, and how likely the labels are under them."""
+
+    place: int
+    log_ridge: float
+    level: float
+
+
+class JointSearch:
+    """Labels to keep and a kernel, on a part of the labels.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        Kernels to choose from, on the rows of the labels; neighbours in width after each other.
+    log_ridges : ndarray of shape (r,)
+    """
+
+    def __init__(
+        self,
+        points: Sequence[Point],
+        log_ridges: Vector,
+        labels: ObservedLabels,
+        rule: LabelRule,
+    ) -> None:
+        self.points, self.log_ridges, self.labels, self.rule = points, log_ridges, labels, rule
+        self.grams: list[Matrix] = [point.gram() for point in points]
+        self.floor = mixture.NOISE_FLOOR * robust.label_scale(labels.y, labels.weights)
+        self.known: dict[tuple[int, bytes], list[float]] = {}
+        self.searches: dict[tuple[int, float], LabelSearch] = {}
+
+    def best_ends(self) -> list[tuple[Choice, Mask]]:
+        """Kernels and the labels kept under them, the best first."""
+        ends: dict[bytes, tuple[Choice, End]] = {}
+        for choice, start in self._starts():
+            found, end = self._follow(choice, start)
+            ends.setdefault(end.kept.tobytes() + bytes([found.place % 256]), (found, end))
+        counts = next(iter(self.searches.values())).prior.counts
+        order = ranked([end for _, end in ends.values()], counts)
+        by_end = {id(end): choice for choice, end in ends.values()}
+        return [(by_end[id(end)], end.kept) for end in order]
+
+    def likeliest(self, kept: Mask, places: Sequence[int] | None = None) -> Choice:
+        """The kernel and ridge under which the labels kept are most likely."""
+        everywhere = range(len(self.points)) if places is None else places
+        found = [self.at_place(place, kept) for place in everywhere]
+        return max(found, key=lambda choice: choice.level)
+
+    def at_place(self, place: int, kept: Mask) -> Choice:
+        """The ridge under which the labels kept are most likely with one kernel."""
+        levels = self.levels(place, kept)
+        best = int(np.argmax(levels))
+        return Choice(place, float(self.log_ridges[best]), levels[best])
+
+    def levels(self, place: int, kept: Mask) -> list[float]:
+        """The evidence of the labels kept with one kernel, at every ridge."""
+        key = (place, kept.tobytes())
+        if key not in self.known:
+            used = np.flatnonzero(kept)
+            by_ridge = EvidenceByRidge(
+                self.grams[place][np.ix_(used, used)],
+                self.labels.y[used],
+                self.labels.weights[used],
+                border=self.labels.fit_intercept,
+                floor=self.floor,
+            )
+            self.known[key] = [by_ridge.at(float(np.exp(m))) for m in self.log_ridges]
+        return self.known[key]
+
+    def _starts(self) -> Iterator[tuple[Choice, LeaveOneOut]]:
+        everyone = np.ones(len(self.labels), dtype=bool)
+        first = self.likeliest(everyone)
+        family = self.points[first.place].family
+        widest = next(i for i, point in enumerate(self.points) if point.family is family)
+        ridges = np.abs(self.log_ridges - np.log(WIDE_RIDGE))
+        wide = Choice(widest, float(self.log_ridges[np.argmin(ridges)]), -np.inf)
+        for choice in (first, wide):
+            for start in self._at(choice).starts():
+                yield choice, start
+
+    def _follow(self, choice: Choice, loo: LeaveOneOut) -> tuple[Choice, End]:
+        kept = self._judged(choice, loo).kept
+        seen: set[tuple[bytes, int, float]] = set()
+        best: tuple[Choice, End] | None = None
+        for turn in range(ROUNDS):
+            places = None if turn == 0 else self._near(choice.place)
+            choice = self.likeliest(kept, places)
+            end = self._judged(choice, self._at(choice).fit(kept))
+            if turn < 2 or best is None or end.judged.level > best[1].judged.level:
+                best = choice, end
+            kept = end.kept
+            key = (kept.tobytes(), choice.place, choice.log_ridge)
+            if key in seen:
+                break
+            seen.add(key)
+        assert best is not None
+        return best
+
+    def _judged(self, choice: Choice, loo: LeaveOneOut) -> End:
+        search = self._at(choice)
+        judged = mixture.judge(loo, search.prior, self.rule, search.ridge)
+        return End(judged.kept(self.rule, search.prior) | self.labels.trusted, judged)
+
+    def _near(self, place: int) -> list[int]:
+        family = self.points[place].family
+        around = range(max(place - 1, 0), min(place + 2, len(self.points)))
+        return [i for i in around if self.points[i].family is family]
+
+    def _at(self, choice: Choice) -> LabelSearch:
+        key = (choice.place, choice.log_ridge)
+        if key not in self.searches:
+            ridge = float(np.exp(choice.log_ridge))
+            problem, _ = problem_of(self.grams[choice.place], self.labels, ridge)
+            self.searches[key] = LabelSearch(problem, self.rule, self.labels.trusted)
+        return self.searches[key]
+
+
+@dataclass(frozen=True)
+class JointVerdict:
+    """The end of a joint search.
+
+    Attributes
+    ----------
+    kept : ndarray of shape (l,), bool
+        Of the rows that were judged.
+    looks : list of (Point, float)
+        Points of the grid and the evidence of the labels kept under each.
+    """
+
+    kept: Mask
+    looks: list[tuple[Point, float]]
+
+
+def judge_jointly(
+    families: Sequence[Family],
+    labels: ObservedLabels,
+    first: np.ndarray,
+    thetas: Sequence[float],
+    log_ridges: Vector,
+    rule: LabelRule,
+) -> JointVerdict:
+    """Labels judged with the kernel that suits them.
+
+    Parameters
+    ----------
+    families : sequence of Family
+        On the rows of the labels.
+    first : ndarray of int
+        Those of the labels on which kernels are chosen; two ends are taken to the others.
+    thetas : sequence of float
+        Log factors on the widths, ascending.
+    """
+    some = labels.take(first)
+    points: list[Point] = []
+    owners: list[Family] = []
+    for family in families:
+        part = family.take(first)
+        for factor in thetas if family.n_widths else (0.0,):
+            points.append(Point(part, np.full(family.n_widths, factor), 0.0))
+            owners.append(family)
+    search = JointSearch(points, log_ridges, some, rule)
+    if robust.label_scale(some.y, some.weights) == 0.0:
+        kept, kept_first = np.ones(len(labels), bool), np.ones(len(some), bool)
+    else:
+        kept, kept_first = _taken_to_all(search, owners, labels, first)
+    looks = [
+        (Point(owners[i], points[i].theta, float(log_ridge)), level)
+        for i in range(len(points))
+        for log_ridge, level in zip(log_ridges, search.levels(i, kept_first), strict=True)
+    ]
+    return JointVerdict(kept, looks)
+
+
+def _taken_to_all(
+    search: JointSearch,
+    owners: Sequence[Family],
+    labels: ObservedLabels,
+    first: np.ndarray,
+) -> tuple[Mask, Mask]:
+    """The labels to keep of all, and of the first ones, by the best of the best ends."""
+    ends = search.best_ends()[:ENDS]
+    if len(first) == len(labels):
+        return ends[0][1], ends[0][1]
+    found: dict[int, tuple[End, Mask]] = {}
+    counts = np.ones(0)
+    for choice, kept_first in ends:
+        point = Point(owners[choice.place], search.points[choice.place].theta, choice.log_ridge)
+        problem, _ = problem_of(point.gram(), labels, point.ridge)
+        start = np.zeros(len(labels), dtype=bool)
+        start[first] = kept_first
+        more = LabelSearch(problem, search.rule, labels.trusted)
+        end = more.best_ends([start])[0]
+        counts = more.prior.counts
+        found[id(end)] = end, kept_first
+    best = ranked([end for end, _ in found.values()], counts)[0]
+    return best.kept, found[id(best)][1]
