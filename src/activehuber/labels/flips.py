@@ -27,7 +27,7 @@ from activehuber.labels.rule import LabelRule
 LARGEST_SHARE = 0.45
 # Slope of a curve before any label is seen, in units of the spread of x, and the standard
 # deviations of its logarithm and of b.
-USUAL_SLOPE, SLOPE_SPREAD, START_SPREAD = 5.0, 0.7, 1.0
+USUAL_SLOPE, SLOPE_SPREAD, START_SPREAD = 5.0, 1.2, 1.0
 # a and ρ to begin with.
 STARTS = ((1.0, 0.02), (5.0, 0.2))
 # Slopes are held within these factors of the usual one.

@@ -324,7 +324,7 @@ class _MixtureModel:
             return
         mean = float(used @ known.y) / all_used
         squares = (known.y - mean) ** 2
-        own = np.minimum(used, 1.0)  # no label speaks for itself
+        own = used * np.minimum(1.0, 1.0 / known.counts)  # no label speaks for itself
         now.variance = (float(used @ squares) - own * squares) / np.maximum(all_used - own, 1.0)
 
     def _grow(self, right: Vector) -> None:
