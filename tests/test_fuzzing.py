@@ -27,7 +27,7 @@ class GivesNan(HLRegressor):
 
 
 class GivesInfinity(HLRegressor):
-    def predict_interval(self, X, coverage=0.9, *, scale="constant"):
+    def predict_interval(self, X, coverage=0.9):
         return super().predict_interval(X, coverage) * np.inf
 
 

@@ -32,7 +32,7 @@ print(f"{found.summary.n_flagged} of {found.summary.n_labelled} labels are flagg
 # %%
 # The worst labels come first.
 
-labels[["patient", "given", "fitted", "lower", "upper", "quality"]].head(8).round(2)
+labels[["patient", "given", "expected", "lower", "upper", "quality"]].head(8).round(2)
 
 # %%
 # Every label has its reason in words.
@@ -62,7 +62,7 @@ styles = {
 for kind, (name, colour, marker, size) in styles.items():
     rows = labels[labels["kind"] == kind]
     ax.scatter(
-        rows["fitted"],
+        rows["expected"],
         rows["given"],
         s=size,
         color=colour,
@@ -71,8 +71,10 @@ for kind, (name, colour, marker, size) in styles.items():
         label=name,
     )
 ring = {"facecolor": "none", "edgecolor": "k", "lw": 0.9}
-ax.scatter(labels["fitted"][flagged], labels["given"][flagged], s=110, **ring, label="flagged")
-ends = [labels["fitted"].min(), labels["fitted"].max()]
+ax.scatter(
+    labels["expected"][flagged], labels["given"][flagged], s=110, **ring, label="flagged"
+)
+ends = [labels["expected"].min(), labels["expected"].max()]
 ax.plot(ends, ends, color="0.3", lw=0.8, zorder=0)
 ax.set_yscale("symlog", linthresh=400)
 ticks = [-200, 0, 200, 400, 1000, 3000]

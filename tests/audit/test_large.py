@@ -81,7 +81,9 @@ def test_with_a_landmark_on_every_row_it_is_the_exact_audit(table):
     assert found.labels["reason"].tolist() == exact.labels["reason"].tolist()
     for frame in ("labels", "predictions"):
         one, other = getattr(found, frame), getattr(exact, frame)
-        for name in one.columns.difference(["left_at", "verdict", "reason"]):
+        # What landmarks leave open at a new row is not worked out there.
+        ends = ["lower", "upper"] if frame == "predictions" else []
+        for name in one.columns.difference(["left_at", "verdict", "reason", *ends]):
             np.testing.assert_allclose(one[name], other[name], rtol=1e-6, atol=1e-6)
 
 
@@ -107,7 +109,7 @@ def test_classes(rng, n_classes):
     found = audit(X, y, approximation="nystrom", n_components=30, **arguments)
     worst = found.labels.iloc[0]
     assert worst["row"] == 5 and worst["verdict"] == "flagged"
-    assert worst["fitted"] == names[own[4]]
+    assert worst["expected"] == names[own[4]]
     assert found.predictions["prediction"].tolist() == names[own[80:]].tolist()
 
 

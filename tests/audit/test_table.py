@@ -55,8 +55,8 @@ def test_planted_labels_come_first(found):
     assert sorted(found.labels["row"][:3]) == [6, 18, 61]
     assert (found.labels["verdict"][:3] == "flagged").all()
     assert list(found.labels.columns) == [
-        "row", "given", "fitted", "lower", "upper", "residual", "left_at", "quality", "verdict",
-        "reason",
+        "row", "given", "expected", "lower", "upper", "residual", "left_at", "quality",
+        "verdict", "reason",
     ]  # fmt: skip
 
 
@@ -69,7 +69,9 @@ def test_same_numbers_as_the_library_call(table, found):
     np.testing.assert_array_equal(
         found.labels["residual"], model.loo_residuals_[rows] / model.scale_
     )
-    np.testing.assert_array_equal(found.labels["fitted"], y[rows] - model.residuals_[rows])
+    np.testing.assert_array_equal(
+        found.labels["expected"], y[rows] - model.loo_residuals_[rows]
+    )
     np.testing.assert_array_equal(found.labels["verdict"] == "flagged", model.removed_[rows])
     np.testing.assert_array_equal(
         found.predictions["prediction"], model.predict(features)[-20:]
@@ -83,7 +85,7 @@ def test_order_is_worst_first(found):
 
 
 def test_intervals_hold_fitted_values_and_predictions(found):
-    for frame, name in ((found.labels, "fitted"), (found.predictions, "prediction")):
+    for frame, name in ((found.labels, "expected"), (found.predictions, "prediction")):
         assert (frame["lower"] <= frame[name]).all() and (frame[name] <= frame["upper"]).all()
 
 
@@ -235,7 +237,7 @@ def test_classes(rng, n_classes):
     found = audit(X, y, classify=True, estimator=Quick(classify=True))
     worst = found.labels.iloc[0]
     assert worst["row"] == 5 and worst["verdict"] == "flagged"
-    assert worst["given"] == y[4] and worst["fitted"] == names[own[4]]
+    assert worst["given"] == y[4] and worst["expected"] == names[own[4]]
     assert worst["reason"].startswith(f"given {y[4]}, expected {names[own[4]]}; 5 of the 5")
     assert found.predictions["prediction"].tolist() == names[own[80:]].tolist()
     assert found.report.summary.kind == "classification"
@@ -280,7 +282,7 @@ def test_files(found, tmp_path):
     again = pd.read_csv(tmp_path / "a.csv", dtype={"given": str}).astype({"given": float})
     assert list(again.columns) == list(found.labels.columns)
     np.testing.assert_array_equal(again["given"], found.labels["given"])
-    np.testing.assert_allclose(again["fitted"], found.labels["fitted"], rtol=1e-6)
+    np.testing.assert_allclose(again["expected"], found.labels["expected"], rtol=1e-6)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "a.parquet"), found.labels)
     assert (tmp_path / "a.html").read_text().startswith("<!DOCTYPE html>")
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a.csv", "a.html", "a.parquet"]
@@ -344,7 +346,7 @@ def test_bad_input_is_one_clear_line(rng, change, message):
 def test_few_and_constant_labels(rng):
     for y in ([1.0, np.nan, np.nan], [2.0, 2.0, 2.0], [1.0, 2.0, np.nan]):
         found = audit(rng.normal(size=(3, 2)), y, estimator=Quick())
-        assert np.isfinite(found.labels["fitted"]).all()
+        assert np.isfinite(found.labels["expected"]).all()
         assert found.labels["quality"].between(0, 1).all()
 
 

@@ -58,7 +58,7 @@ def test_audit_writes_four_files(quick, table, tmp_path, capsys):
     assert sorted(item.name for item in out.iterdir()) == sorted(FILES)
     labels, predictions = rows_of(out / "labels.csv"), rows_of(out / "predictions.csv")
     assert list(labels[0]) == [
-        "row", "given", "fitted", "lower", "upper", "quality", "verdict", "reason"
+        "row", "given", "expected", "lower", "upper", "quality", "verdict", "reason"
     ]  # fmt: skip
     assert list(predictions[0]) == ["row", "prediction", "lower", "upper"]
     assert (len(labels), len(predictions)) == (100, 20)
@@ -200,7 +200,7 @@ def test_classify(quick, tmp_path, rng):
     arguments = ["--target", "kind", "--classify", "-o", str(tmp_path / "out")]
     assert run(["audit", str(tmp_path / "c.csv"), *arguments]) == 0
     worst = rows_of(tmp_path / "out" / "labels.csv")[0]
-    assert (worst["row"], worst["given"], worst["fitted"], worst["lower"]) == (
+    assert (worst["row"], worst["given"], worst["expected"], worst["lower"]) == (
         "8",
         "02",
         "01",

@@ -202,12 +202,9 @@ def test_predictions_are_lazy_and_need_no_client(labels):
     unknown = model.predict(lazy[lazy[:, 0] > 0.0])
     assert len(unknown.compute(scheduler="threads")) == np.sum(X[:, 0] > 0.0)
     assert model.score(lazy, y) == pytest.approx(model.score(X, y), abs=1e-12)
-    for scale in ("constant", "local"):
-        np.testing.assert_allclose(
-            model.predict_interval(lazy, scale=scale),
-            model.predict_interval(X, scale=scale),
-            atol=1e-9,
-        )
+    np.testing.assert_allclose(
+        model.predict_interval(lazy), model.predict_interval(X), atol=1e-9
+    )
     with pytest.raises(ValueError, match="X has 3 features"):
         model.predict(lazy[:, :3])
 

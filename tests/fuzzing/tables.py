@@ -186,7 +186,7 @@ def check_files(out: Path, printed: str, arguments: list[str]) -> str:
         raise BadAnswerError("not all files were written")
     if not (out / "report.html").read_text().rstrip().endswith("</html>"):
         raise BadAnswerError("report.html is not whole")
-    check_numbers(out / "labels.csv", (*numbers_of("fitted", arguments), "quality"))
+    check_numbers(out / "labels.csv", (*numbers_of("expected", arguments), "quality"))
     check_numbers(out / "predictions.csv", numbers_of("prediction", arguments))
     if "--json" in arguments:
         json.loads(printed, parse_constant=_no_json)
@@ -225,7 +225,7 @@ def from_python(rng: Rng) -> str:
     X, y, options = draw_frame(rng)
     found = audit(X, y, **options)
     if not options["classify"]:
-        for name in ("fitted", "lower", "upper", "residual"):
+        for name in ("expected", "lower", "upper", "residual"):
             _finite(f"labels[{name!r}]", found.labels[name])
         for name in ("prediction", "lower", "upper"):
             _finite(f"predictions[{name!r}]", found.predictions[name])

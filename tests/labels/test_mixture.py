@@ -42,7 +42,8 @@ def test_probabilities_are_those_of_bayes():
     y, errors, _ = noise_with_wrong_ones()
     model = mixture._MixtureModel(loo_of(errors, 0.5, 2.0), prior_of(y), RULE, 2.0)
     judged, now = model.judge(), model.now
-    right = (1 - now.share) * stats.t.pdf(errors, 6, scale=judged.scales)
+    scales = judged.scale.at(np.full(len(y), 0.25), 1.0, y - errors)
+    right = (1 - now.share) * stats.t.pdf(errors, 6, scale=scales)
     wrong = now.share * stats.cauchy.pdf(y, loc=now.centre, scale=now.width)
     np.testing.assert_allclose(judged.right, right / (right + wrong), rtol=1e-10)
     prior = np.log(now.share) + (10 + 0.03 * len(y)) * np.log1p(-now.share)
@@ -54,7 +55,7 @@ def test_probabilities_are_those_of_bayes():
 def test_the_scale_is_that_of_right_labels(share):
     y, errors, wrong = noise_with_wrong_ones(2000, share)
     judged = mixture.judge(loo_of(errors), prior_of(y), RULE, 1.0)
-    assert judged.sigma == pytest.approx(0.1, rel=0.15 if share < 0.4 else 0.25)
+    assert judged.scale.sigma == pytest.approx(0.1, rel=0.15 if share < 0.4 else 0.25)
     assert np.mean((judged.right < 0.5) == wrong) > 0.995
 
 
@@ -103,7 +104,7 @@ def test_the_grid_of_labels():
     y = np.rint(rng.normal(size=100) * 3)
     judged = mixture.judge(loo_of(errors), prior_of(y), RULE, 1.0)
     # labels on a grid of one are not known to a thousandth
-    assert np.all(judged.scales >= np.sqrt(1 / 12))
+    assert np.all(judged.scale.at(np.zeros(100), 1.0, y) >= np.sqrt(1 / 12))
 
 
 def test_noise_that_grows_with_the_level_is_seen():
@@ -111,7 +112,7 @@ def test_noise_that_grows_with_the_level_is_seen():
     level = rng.uniform(0.5, 8.0, 800)
     errors = 0.05 * level**1.5 * rng.normal(size=800)
     judged = mixture.judge(loo_of(errors), prior_of(level + errors, spread=2.0), RULE, 1.0)
-    low, high = (judged.scales[level < 1.5].mean(), judged.scales[level > 7.0].mean())
+    low, high = judged.scale.at(np.zeros(2), 1.0, np.array([1.0, 7.5]))
     assert high > 4.0 * low
     assert np.mean(judged.right < 0.5) < 0.01
 
@@ -245,7 +246,7 @@ def test_labels_that_are_all_far_from_what_is_expected(far):
     """Nothing is left that could tell the noise, and still there is no NaN."""
     errors = far * np.array([1.0, -1.0, 1.0, -1.0, 1.0])
     judged = mixture.judge(loo_of(errors), prior_of([0.0, 0.0, 0.0, far, -far]), RULE, 1.0)
-    assert np.all(np.isfinite(judged.right)) and np.all(np.isfinite(judged.scales))
+    assert np.all(np.isfinite(judged.right)) and np.isfinite(judged.scale.sigma)
     X = np.arange(12.0).reshape(-1, 1)
     y = np.r_[np.zeros(9), far, -far, 2 * far]
     model = by_mixture().fit(X, y)

@@ -113,8 +113,6 @@ def test_approximated_round_trip(rng, tmp_path, approximation):
     np.testing.assert_array_equal(again.predict_interval(new), model.predict_interval(new))
     for name in ("removed_", "label_quality_", "coef_", "duality_gap_", "scale_"):
         np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
-    with pytest.raises(ValueError, match="rows of an approximated fit are not saved"):
-        again.predict_interval(new, scale="local")
 
 
 def test_only_plain_values_are_in_the_file(path):

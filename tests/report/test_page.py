@@ -26,11 +26,11 @@ from tests.outline import NASTY, SCRIPT, Outline, check_policy
 LIMIT = 2_000_000
 
 
-def a_line(row, given=50.0, fitted=21.3, residual=7.2, verdict="kept", **changes):
+def a_line(row, given=50.0, expected=21.3, residual=7.2, verdict="kept", **changes):
     values = {
         "row": str(row),
         "given": given,
-        "fitted": fitted,
+        "expected": expected,
         "lower": 17.3,
         "upper": 25.3,
         "residual": residual,
@@ -46,11 +46,11 @@ def a_line(row, given=50.0, fitted=21.3, residual=7.2, verdict="kept", **changes
 def a_report(n=40, n_flagged=3, n_lines=None, **changes):
     """A report on n labels of which the first n_flagged are flagged."""
     rng = np.random.default_rng(0)
-    fitted = 20 + 5 * rng.normal(size=n)
+    expected = 20 + 5 * rng.normal(size=n)
     residual = rng.normal(size=n)
     removed = np.arange(n) < n_flagged
     residual[removed] += 10
-    given = fitted + 2 * residual
+    given = expected + 2 * residual
     rows = np.arange(1, n + 1).astype(str)
     shown = n if n_lines is None else n_lines
     lines = tuple(
@@ -59,7 +59,7 @@ def a_report(n=40, n_flagged=3, n_lines=None, **changes):
             zip(
                 rows[:shown],
                 given[:shown],
-                fitted[:shown],
+                expected[:shown],
                 residual[:shown],
                 removed[:shown],
                 strict=True,
@@ -73,7 +73,7 @@ def a_report(n=40, n_flagged=3, n_lines=None, **changes):
         "title": "prices.csv",
         "summary": a_summary(n, n_flagged, **said),
         "lines": lines,
-        "points": Points(rows, given, fitted, residual, removed, 3.5),
+        "points": Points(rows, given, expected, residual, removed, 3.5),
         "path": PathSummary(steps, tuple(range(30, 0, -1)), 7.0),
     }
     return Report(**(values | changes))
@@ -100,13 +100,13 @@ def a_summary(n=40, n_flagged=3, **changes):
     return Summary(**(values | changes))
 
 
-def a_class_report(names=("cat", "dog"), given=(0, 0, 1, 1), fitted=(0, 1, 1, 1)):
-    given, fitted = np.array(given, dtype=float), np.array(fitted, dtype=float)
-    wrong = given != fitted
+def a_class_report(names=("cat", "dog"), given=(0, 0, 1, 1), expected=(0, 1, 1, 1)):
+    given, expected = np.array(given, dtype=float), np.array(expected, dtype=float)
+    wrong = given != expected
     rows = np.arange(1, len(given) + 1).astype(str)
     lines = tuple(
         a_line(row, names[int(g)], names[int(f)], lower=None, upper=None, left_at=None)
-        for row, g, f in zip(rows, given, fitted, strict=True)
+        for row, g, f in zip(rows, given, expected, strict=True)
     )
     return a_report(
         kind="classification",
@@ -114,7 +114,7 @@ def a_class_report(names=("cat", "dog"), given=(0, 0, 1, 1), fitted=(0, 1, 1, 1)
         n_flagged=int(wrong.sum()),
         scale=None,
         lines=lines,
-        points=Points(rows, given, fitted, wrong * 4.0, wrong, 1.0, tuple(names)),
+        points=Points(rows, given, expected, wrong * 4.0, wrong, 1.0, tuple(names)),
         path=None,
     )
 
@@ -191,7 +191,7 @@ def nasty_report():
     return a_report(
         title=NASTY,
         target=SCRIPT,
-        lines=(line, replace(line, given=NASTY, fitted=SCRIPT)),
+        lines=(line, replace(line, given=NASTY, expected=SCRIPT)),
         points=points,
         findings=(SCRIPT, "$title ${data}"),
         notes=(NASTY,),

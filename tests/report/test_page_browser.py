@@ -172,7 +172,7 @@ def test_download(show):
     assert [row["given"] for row in rows] == ["", "1", "1", "-5.25"]
     assert rows[-1]["reason"].strip() == 'A "quoted", reason.'
     assert list(rows[0]) == [
-        "row", "given", "fitted", "lower", "upper", "residual", "left_at", "quality",
+        "row", "given", "expected", "lower", "upper", "residual", "left_at", "quality",
         "verdict", "reason",
     ]  # fmt: skip
 
@@ -296,7 +296,7 @@ def test_twenty_thousand_labels_stay_responsive(show):
             return performance.now() - start;
           };
           const search = document.getElementById("search");
-          const button = document.querySelector('th[data-key="fitted"] button');
+          const button = document.querySelector('th[data-key="expected"] button');
           const sort = timed(() => button.click());
           search.value = "18–24";
           const find = timed(() => search.dispatchEvent(new Event("input")));

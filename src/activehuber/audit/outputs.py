@@ -37,9 +37,9 @@ def labels_table(
     """One row a label, worst first; see `Audit`."""
     columns = {
         "given": judged.as_labels(judged.given),
-        "fitted": judged.as_labels(judged.fitted),
-        "lower": judged.fitted - judged.half,
-        "upper": judged.fitted + judged.half,
+        "expected": judged.as_labels(judged.expected),
+        "lower": judged.lower,
+        "upper": judged.upper,
         "residual": judged.residual,
         "left_at": left_at,
         "quality": judged.quality,

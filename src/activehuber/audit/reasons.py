@@ -9,11 +9,13 @@ import numpy as np
 
 from activehuber.audit.inputs import Encoded
 from activehuber.audit.similar import Similar
-from activehuber.audit.verdicts import Verdicts
+from activehuber.audit.verdicts import KEPT, UNJUDGED, Verdicts
 from activehuber.runtime.messages import listed, shortened
 
 # Labels of at least this size are written with a power of ten.
 LONGEST_PLAIN = 1e9
+# A label that is kept this many half-widths off is not kept without a word.
+FAR_OFF = 2.0
 
 
 def reasons_of(judged: Verdicts, similar: Similar, table: Encoded) -> list[str]:
@@ -30,24 +32,28 @@ def reasons_of(judged: Verdicts, similar: Similar, table: Encoded) -> list[str]:
 
 
 def _number_reasons(judged: Verdicts, similar: Similar) -> list[str]:
-    half = judged.half
-    usual, width = _decimals(half, 0.0), rough(half)
-    certain = usual is not None and np.isfinite(half) and half > 0.0
+    halves = (0.5 * (judged.upper - judged.lower)).tolist()
     out = []
-    for given, expected in zip(judged.given.tolist(), judged.expected.tolist(), strict=True):
-        plain = certain and abs(given) < LONGEST_PLAIN
-        digits = usual if plain else _decimals(half, given)
+    for given, expected, half in zip(
+        judged.given.tolist(), judged.expected.tolist(), halves, strict=True
+    ):
+        digits = _decimals(half, given)
         if digits is None:
             out.append(f"given {given:.4g}, expected {expected:.4g} ± {half:.2g}")
         else:
+            width = rough(half)
             out.append(f"given {given:.{digits}f}, expected {expected:.{digits}f} ± {width}")
+    for i in np.flatnonzero(judged.verdicts == UNJUDGED).tolist():
+        out[i] += "; the other rows say too little of this one"
+    for i in np.flatnonzero((judged.verdicts == KEPT) & (judged.beyond > FAR_OFF)).tolist():
+        out[i] += "; far off, as some right labels are here"
     if similar.near.shape[1]:
         labels = judged.given[similar.near]
         low, high = labels.min(axis=1).tolist(), labels.max(axis=1).tolist()
         several = f"{labels.shape[1]} most similar rows have"
         spoken = several if labels.shape[1] > 1 else "most similar row has"
         for i, lowest, highest in zip(similar.wanted.tolist(), low, high, strict=True):
-            digits = _decimals(half, float(judged.given[i]))
+            digits = _decimals(halves[i], float(judged.given[i]))
             out[i] += f"; {spoken} {_span(lowest, highest, digits)}"
     return out
 

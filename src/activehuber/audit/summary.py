@@ -13,7 +13,7 @@ import sklearn
 from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded, Options
 from activehuber.audit.reasons import rough
-from activehuber.audit.verdicts import Verdicts
+from activehuber.audit.verdicts import UNJUDGED, Verdicts
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.report.summary import Summary
 from activehuber.runtime.messages import listed, shortened
@@ -22,6 +22,8 @@ from activehuber.views import View
 # Below this share of explained variance the features say little.
 LITTLE_EXPLAINED = 0.2
 FEW_LABELS = 30
+# Above these shares flagged a person is told to look first.
+MANY_FLAGGED, MOST_OF_A_CLASS = 0.25, 1.0 / 3.0
 
 
 def summarise(
@@ -68,7 +70,7 @@ def _findings(
     choice: ChosenModel, judged: Verdicts, explained: float, coverage: float
 ) -> list[str]:
     """Sentences on what was chosen and how sure it is."""
-    out = []
+    out = _alarms(judged)
     # All of them are among the settings; here is what a reader may want to know.
     dull = {"manifold": 0.0, "threshold": "adaptive"}
     said = {
@@ -89,20 +91,42 @@ def _findings(
         out.append(f"The other rows explain {share:.0%} of the variance of the labels kept.")
         out.append(f"A right label is off by about {rough(judged.scale)} (σ̂).")
         kept = ~judged.flagged
-        # A label pulls the fit towards itself: it is asked of the fit without it.
-        left_out = np.abs(choice.regressor.loo_residuals_[judged.rows])
-        inside = left_out <= judged.half
+        inside = (judged.lower <= judged.given) & (judged.given <= judged.upper)
         if np.any(kept):
             out.append(
                 f"Intervals (± in the reasons) aim to hold {coverage:.0%} of right labels; "
                 f"they hold {np.mean(inside[kept]):.0%} of those kept, each left out in turn."
             )
+    if np.any(judged.verdicts == UNJUDGED):
+        count = int(np.sum(judged.verdicts == UNJUDGED))
+        out.append(f"{count:,} labels cannot be judged: the other rows say too little there.")
     chance = 1.0 / max(2, len(judged.classes))
     little = explained < LITTLE_EXPLAINED if not judged.classes else explained < chance + 0.1
     if little:
         out.append("The columns say little about the target: take the verdicts with care.")
     if len(judged.rows) < FEW_LABELS:
         out.append(f"{len(judged.rows)} labels are few: take the verdicts with care.")
+    return out
+
+
+def _alarms(judged: Verdicts) -> list[str]:
+    """What to know before believing any verdict."""
+    out = []
+    share = float(np.mean(judged.flagged)) if len(judged.rows) else 0.0
+    if share > MANY_FLAGGED:
+        out.append(
+            f"{share:.0%} of the labels are flagged: either many are wrong, or the model does "
+            "not fit this table (columns that say little of the target, two populations, mixed "
+            "units, a skewed target). Look at ten of them before you believe the rest."
+        )
+    for number, name in enumerate(judged.classes):
+        own = judged.given == number
+        lost = float(np.mean(judged.flagged[own])) if np.any(own) else 0.0
+        if lost > MOST_OF_A_CLASS:
+            out.append(
+                f"{lost:.0%} of the labels {shortened(name)} are flagged: the columns may not "
+                "tell this class from the others. Look at ten of them first."
+            )
     return out
 
 

@@ -56,12 +56,12 @@ class Audit:
     Attributes
     ----------
     labels : pandas or polars DataFrame
-        One row a label, worst first: id or `row` (from 1), `given`, `fitted` (the model at
-        its row, in which a label that was kept has its own say), `lower` and `upper` (the
-        interval around `fitted`), `residual` (leave-one-out, in units of σ̂), `left_at` (the
-        threshold ξ at which it left the free set; missing if it did not down to the fit's own
-        ξ), `quality`, `verdict` ("flagged", "kept" or "trusted") and `reason`, whose
-        "expected" is what the other labels say, without the label itself.
+        One row a label, worst first: id or `row` (from 1), `given`, `expected` (what the other
+        labels say, without the label itself), `lower` and `upper` (the interval around it,
+        wide where they say little), `residual` (given − expected, in units of σ̂), `left_at`
+        (the threshold ξ at which it left the free set; missing if it did not down to the fit's
+        own ξ), `quality`, `verdict` ("flagged", "kept", "trusted", or "cannot judge" where the
+        others say too little of its row) and `reason`.
     predictions : pandas or polars DataFrame
         One row for each without a label: id or `row`, `prediction`, `lower`, `upper`; for
         classes also `probability`.
@@ -156,7 +156,7 @@ class Audit:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     found.to_csv(Path(folder) / "labels.csv")
         ...     print((Path(folder) / "labels.csv").read_text().split(",")[:3])
-        ['row', 'given', 'fitted']
+        ['row', 'given', 'expected']
         """
         write_file(Path(path), table_csv(self.labels))
 
@@ -324,7 +324,7 @@ def audit_encoded(table: Encoded, options: Options) -> Audit:
         title=options.title,
         summary=summary,
         lines=label_lines(labels, judged, names, similar),
-        points=Points(names, given, judged.fitted, judged.residual, flagged, band, classes),
+        points=Points(names, given, judged.expected, judged.residual, flagged, band, classes),
         path=drawn,
     )
     model = Pipeline([("features", table.features), ("estimator", choice.estimator)])

@@ -1,4 +1,4 @@
-"""What a fit says of every label: expected or not, flagged or kept, worst first.
+"""What a fit says of every label: expected or not, flagged, kept or not to be judged.
 
 a fitted model, labels -> residual, quality and verdict a label -> their order
 """
@@ -15,9 +15,9 @@ from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded
 from activehuber.data.writing import plain_text
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.estimators.prediction import half_width
+from activehuber.estimators.prediction import half_width, in_scales
 
-FLAGGED, KEPT, TRUSTED = "flagged", "kept", "trusted"
+FLAGGED, KEPT, TRUSTED, UNJUDGED = "flagged", "kept", "trusted", "cannot judge"
 
 
 @dataclass(frozen=True)
@@ -27,32 +27,41 @@ class Verdicts:
     Attributes
     ----------
     rows : their places in the table
-    given, fitted, expected : floats, or class numbers as floats
+    given, expected : floats, or class numbers as floats
         `expected` is what the other rows say, without the label itself.
-    half : float
-        Half the width of the intervals; NaN for classes.
+    lower, upper : ends of the interval around `expected`; NaN for classes
     residual : leave-one-out residuals in units of the noise
     scale : float
         σ̂, of several classes the largest.
+    judged : bool
+        Whether the other rows say enough to judge the label.
     """
 
     rows: np.ndarray
     given: Vector
-    fitted: Vector
     expected: Vector
-    half: float
+    lower: Vector
+    upper: Vector
     residual: Vector
     scale: float
     quality: Vector
     flagged: Mask
     trusted: Mask
+    judged: Mask
     classes: tuple[str, ...]
 
     @property
     def verdicts(self) -> np.ndarray:
-        """The words, shape (l,), object: every label points to one of three."""
-        words = np.array([KEPT, FLAGGED, TRUSTED], dtype=object)
-        return words[np.where(self.trusted, 2, self.flagged.astype(int))]
+        """The words, shape (l,), object: every label points to one of four."""
+        words = np.array([KEPT, FLAGGED, TRUSTED, UNJUDGED], dtype=object)
+        kind = np.select([self.trusted, self.flagged, ~self.judged], [2, 1, 3], 0)
+        return words[kind]
+
+    @cached_property
+    def beyond(self) -> Vector:
+        """By how many half-widths of its own interval a label is off; 0 for classes."""
+        off, half = np.abs(self.given - self.expected), 0.5 * (self.upper - self.lower)
+        return np.where(half > 0.0, off / np.where(half > 0.0, half, 1.0), 0.0)
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -72,52 +81,47 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
     labels, model = table.labels, choice.estimator
     rows = np.flatnonzero(labels.given)
     flagged = np.asarray(model.removed_)[rows]
-    residuals, left_out = (
-        np.asarray(r)[rows] for r in (model.residuals_, model.loo_residuals_)
-    )
-    scale, half, classes = np.asarray(choice.regressor.scale_), np.nan, []
+    left_out = np.asarray(model.loo_residuals_)[rows]
+    scale, classes = np.asarray(choice.regressor.scale_), []
+    half = np.full(len(rows), np.nan)
     if labels.classify:
         classes = [plain_text(name) for name in model.classes_]
         place = {name: number for number, name in enumerate(classes)}
         given = np.array([place[str(value)] for value in labels.values[rows]])
-        fitted, expected, left_out = _of_classes(model, given, residuals, left_out)
+        expected, left_out = _of_classes(model, given, left_out)
         scale = scale[given] if scale.ndim else scale
     else:
         given = labels.values[rows].astype(np.float64)
-        fitted, expected = given - residuals, given - left_out
+        expected = given - left_out
         weights = model.result_.data.weights[rows[~flagged]]
-        # That of `predict_interval`, without another pass over the rows.
-        half = half_width(left_out[~flagged], weights, coverage)
+        # That of `predict_interval`, each label left out.
+        scales = model.result_.evidence[0].loo_scales[rows]
+        half = scales * half_width(in_scales(left_out, scales)[~flagged], weights, coverage)
     return Verdicts(
         rows=rows,
         given=given.astype(np.float64),
-        fitted=fitted,
         expected=expected,
-        half=half,
-        residual=_in_units(left_out, scale),
+        lower=expected - half,
+        upper=expected + half,
+        residual=in_scales(left_out, scale),
         scale=float(np.max(choice.regressor.scale_)),
         quality=np.asarray(model.label_quality_, dtype=np.float64)[rows],
         flagged=flagged,
         trusted=table.trusted[rows],
+        judged=np.asarray(model.judged_)[rows],
         classes=tuple(classes),
     )
 
 
 def _of_classes(
-    model: HLClassifier, given: np.ndarray, residuals: Matrix, left_out: Matrix
-) -> tuple[Vector, Vector, Vector]:
-    """The classes fitted and expected by their number, and the residual of the given one."""
+    model: HLClassifier, given: np.ndarray, left_out: Matrix
+) -> tuple[Vector, Vector]:
+    """The classes expected by their number, and the residual of the given one."""
     if left_out.ndim == 1:
         codes, own = 2.0 * given - 1.0, left_out
-        fitted, expected = (codes - each > model.cut_ for each in (residuals, left_out))
+        expected = codes - left_out > model.cut_
     else:
         codes = np.where(given[:, None] == np.arange(left_out.shape[1]), 1.0, -1.0)
-        fitted, expected = (np.argmax(codes - e, axis=1) for e in (residuals, left_out))
+        expected = np.argmax(codes - left_out, axis=1)
         own = left_out[np.arange(len(given)), given]
-    return fitted.astype(np.float64), expected.astype(np.float64), own
-
-
-def _in_units(values: Vector, scale: Vector) -> Vector:
-    """values / scale; without noise, 0 for what fits and ±inf for what does not."""
-    far = np.where(values == 0.0, 0.0, np.copysign(np.inf, values))
-    return np.where(scale > 0.0, values / np.where(scale > 0.0, scale, 1.0), far)
+    return expected.astype(np.float64), own

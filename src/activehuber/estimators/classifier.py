@@ -91,6 +91,8 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         Labels that were dropped, each by the fit of its own class.
     label_quality_ : ndarray of shape (n_samples,)
         In [0, 1], low is bad, from the fit of the label's own class; NaN where unlabelled.
+    judged_ : ndarray of shape (n_samples,), bool
+        Whether the other labels say enough of the row to judge its label.
     dual_coef_, coef_, components_, intercept_, threshold_, residuals_, loo_residuals_, \
             duality_gap_, kkt_residual_, n_iter_
         Those of `estimator_`: `dual_coef_` not with an approximation, `coef_` with one only,
@@ -175,6 +177,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
         model = self.estimator_
         self.removed_ = labels.of_own_class(model.removed_)
         self.label_quality_ = labels.of_own_class(model.label_quality_)
+        self.judged_ = labels.of_own_class(model.judged_)
         self.cut_ = _cut(model, labels, self.noise_rates_)
         # Dropped labels too: they know nothing of their own h either, and leaving them out
         # would make the others look certain.

@@ -10,7 +10,7 @@ from activehuber._typing import Matrix, Vector
 from activehuber.estimators.inputs import is_streamed, new_rows, refuse_streams
 from activehuber.estimators.parameters import in_blocks
 from activehuber.fitting import validation as check
-from activehuber.fitting.fit import FitResult, prediction_inflation
+from activehuber.fitting.fit import FitResult, left_open_at
 from activehuber.numerics.robust import weighted_quantile
 from activehuber.operators.features import project_views
 
@@ -75,35 +75,38 @@ def half_width(errors: Vector, weights: Vector, coverage: float) -> float:
     return weighted_quantile(np.abs(errors), weights, level)
 
 
-def interval_of(model: Any, X: Any, coverage: Any, scale: Any, errors: Matrix) -> np.ndarray:
+def interval_of(model: Any, X: Any, coverage: Any, errors: Matrix) -> np.ndarray:
     """`predict_interval` from errors of training labels, (n, q), NaN for those to leave out."""
     check.check_number("coverage", coverage, above=0.0)
     if coverage >= 1.0:
         raise ValueError(f"coverage must be below 1, got {coverage!r}")
-    check.check_choice("scale", scale, ("constant", "local"))
     X, result = rows_to_predict(model, X), model.result_
     centre = np.asarray(parts_of(model, X).sum(axis=1) + model.intercept_)
     centre = centre.reshape(len(centre), -1)
     ends = []
     for index, column in enumerate(errors.T):
-        used = ~np.isnan(column)
-        sizes = column[used]
-        widen: float | Vector = 1.0
-        if scale == "local":
-            sizes = sizes / result.evidence[index].loo_inflation[used]
-            widen = np.asarray(_inflation(model, index, X))
-        half = half_width(sizes, result.data.weights[used], coverage) * widen
+        evidence, used = result.evidence[index], ~np.isnan(column)
+        sizes = in_scales(column[used], evidence.loo_scales[used])
+        scales = evidence.scale.at(_left_open(model, index, X), 1.0, centre[:, index])
+        half = half_width(sizes, result.data.weights[used], coverage) * scales
         ends.append(np.stack([centre[:, index] - half, centre[:, index] + half], axis=1))
     return result.of_targets(ends)
 
 
-def _inflation(model: Any, index: int, X: Matrix) -> Vector:
-    """√(1 + q/μ) of new rows."""
+def in_scales(errors: Vector, scales: Vector) -> Vector:
+    """errors / scales; 0 for none, ±inf where there is no scale."""
+    far = np.where(errors == 0.0, 0.0, np.copysign(np.inf, errors))
+    return np.where(scales > 0.0, errors / np.where(scales > 0.0, scales, 1.0), far)
+
+
+def _left_open(model: Any, index: int, X: Matrix) -> Vector:
+    """What the labels leave open at new rows; as at the median label where that is unknown.
+
+    It is known for kernels at rows of features, and not for Gram matrices, with a graph or
+    agreement, or where functions stand for the kernel, whose labelled rows may be far away.
+    """
     result, settings = model.result_, model.result_.settings
     penalised = settings.manifold > 0.0 or settings.agreement > 0.0
-    if model.X_fit_ is None or (settings.approximation is None and penalised):
-        raise ValueError(
-            'scale="local" needs rows of features, and no manifold and no agreement; use '
-            'scale="constant"'
-        )
-    return prediction_inflation(settings, result.data, result.targets[index], index, X)
+    if settings.precomputed or settings.approximation is not None or penalised:
+        return np.full(len(X), result.evidence[index].scale.usual_open)
+    return left_open_at(settings, result.data, result.targets[index], index, X)

@@ -157,6 +157,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
     label_quality_ : ndarray of shape (n_samples,)
         The probability that the label is right, given the others; 1 where it is trusted, below
         ½ for removed labels only, NaN where there is none.
+    judged_ : ndarray of shape (n_samples,), bool
+        Whether the other labels say enough of the row to judge its label: what they leave
+        open is at most half of the variance of right labels. A label that cannot be judged is
+        removed only if it is absurd wherever it stands.
     scale_ : float
         σ̂, a robust estimate of the noise in the labels.
     residuals_ : ndarray of shape (n_samples,)
@@ -267,21 +271,19 @@ class HLRegressor(RegressorMixin, ViewParameters):
         """
         return self.predict_views(X).sum(axis=1) + self.intercept_
 
-    def predict_interval(self, X, coverage=0.9, *, scale="constant"):
+    def predict_interval(self, X, coverage=0.9):
         """Intervals that hold a new label with the given probability.
 
-        prediction ± the `coverage` quantile of |leave-one-out residuals| over the labels in
-        use (a jackknife interval). Removed labels do not enter, so the interval is meant for
-        labels that are right; if good labels were removed too it is a little too narrow.
+        prediction ± √h(x) times the `coverage` quantile of |leave-one-out residuals|/√h over
+        the labels in use (a jackknife interval). h is the scale by which labels are judged, see
+        `activehuber.labels.error_scale`: it grows where the labels say little of a row, and
+        where noise grows with the level. Removed labels do not enter, so the interval is meant
+        for labels that are right; if good labels were removed too it is a little too narrow.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
         coverage : float, default=0.9
-        scale : {"constant", "local"}, default="constant"
-            "local" widens the interval where the training rows say little: residuals are
-            divided by √(1 + q/μ), q the prior variance that the other labels leave at the
-            row, and multiplied by it at the new row. Without a graph and agreement only.
 
         Returns
         -------
@@ -303,7 +305,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         shape = (len(self.result_.data.y), -1)
         residuals = np.reshape(self.loo_residuals_, shape)
         in_use = np.where(np.reshape(self.removed_, shape), np.nan, residuals)
-        return interval_of(self, X, coverage, scale, in_use)
+        return interval_of(self, X, coverage, in_use)
 
     def loo_refit(self, rows, *, target=0):
         """Leave-one-out residuals of some labels by fitting again without each of them.
@@ -488,20 +490,25 @@ class HLRegressor(RegressorMixin, ViewParameters):
     @property
     def label_quality_(self) -> np.ndarray:
         """Label quality of shape (n_samples,) (+ targets)."""
-        return self._judged("quality", "label_quality")
+        return self._verdict("quality", "label_quality")
+
+    @property
+    def judged_(self) -> np.ndarray:
+        """Labels that can be judged, shape (n_samples,) (+ targets)."""
+        return self._verdict("judged", "judged")
 
     @property
     def scale_(self) -> float | np.ndarray:
         """σ̂, the noise scale of the labels."""
-        return self._judged("sigma", "scale")
+        return self._verdict("scale", "scale", lambda scale: scale.sigma)
 
-    def _judged(self, name: str, in_evidence: str) -> Any:
+    def _verdict(self, name: str, in_evidence: str, part: Any = lambda known: known) -> Any:
         """What the threshold mode said of the labels, or else leave-one-out."""
         check_is_fitted(self)
         known = [getattr(fitted, name) for fitted in self.result_.targets]
         if any(each is None for each in known):
             known = [getattr(evidence, in_evidence) for evidence in self.result_.evidence]
-        return self.result_.of_targets(known)
+        return self.result_.of_targets([part(each) for each in known])
 
 
 def fit_regressor(

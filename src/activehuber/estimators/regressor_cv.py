@@ -138,7 +138,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
     predict = of_best(HLRegressor.predict)
     score = of_best(HLRegressor.score)
 
-    def predict_interval(self, X, coverage=0.9, *, scale="constant"):
+    def predict_interval(self, X, coverage=0.9):
         """Intervals that hold a new label with the given probability.
 
         As `HLRegressor.predict_interval`, but from `held_out_residuals_` where there are any:
@@ -150,7 +150,6 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         ----------
         X : array-like of shape (n_rows, n_features)
         coverage : float, default=0.9
-        scale : {"constant", "local"}, default="constant"
 
         Returns
         -------
@@ -168,8 +167,8 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         seen, model = scaled(self, X), self.best_estimator_
         residuals = self.held_out_residuals_
         if np.all(np.isnan(residuals)):
-            return model.predict_interval(seen, coverage, scale=scale)
-        return interval_of(model, seen, coverage, scale, residuals[:, None])
+            return model.predict_interval(seen, coverage)
+        return interval_of(model, seen, coverage, residuals[:, None])
 
     def threshold_path(self, *, min_threshold=None, max_events=None):
         """The path of the best estimator; see `HLRegressor.threshold_path`.

@@ -18,7 +18,7 @@ from activehuber._typing import Matrix, Vector
 from activehuber.fitting.complaints import Complaint, complaints_of
 from activehuber.fitting.result import Fitted, LabelEvidence
 from activehuber.fitting.settings import Data, Settings
-from activehuber.fitting.target import Target
+from activehuber.fitting.target import Target, Verdict
 from activehuber.fitting.task import Task
 from activehuber.numerics.linalg import cholesky_in_place, solve_lower
 from activehuber.problem.problem import Problem
@@ -102,6 +102,7 @@ def _fit_certified(task: Task, index: int) -> tuple[Fitted, list[Complaint]]:
 def _fit(target: Target) -> tuple[Fitted, list[Complaint]]:
     """One target, and the warnings it deserves."""
     settings, task, unit = target.settings, target.task, target.unit
+    centre = unit * target.centre
     trace = target.with_fallback(target.solve)
     fit = recover(
         target.reduction,
@@ -113,16 +114,15 @@ def _fit(target: Target) -> tuple[Fitted, list[Complaint]]:
         minimiser=trace.minimiser,
     )
     complaints = complaints_of(task.settings, trace, fit, target)
-    quality = sigma = evidence = None
+    known = evidence = None
     if trace.judged is not None:
-        quality = trace.judged.quality(trace.problem.active, target.trusted)
-        sigma = trace.judged.sigma
+        known = Verdict.of(trace.judged, trace.problem.active, target.trusted)
     # Later, when someone asks, unless that needs matrices that are not kept, or passes over
     # rows that may be far away by then.
     far_away = settings.threshold == "adaptive" and task.basis is not None
     if settings.weighs_labels or settings.holds_matrices or far_away:
         evidence = target.weigh(
-            trace.problem, fit.solution, fit.residuals, fit.threshold, sigma, quality
+            trace.problem, fit.solution, fit.residuals, fit.threshold, known
         )
     coefficients = fit.coefficients
     if task.basis is None:
@@ -145,9 +145,10 @@ def _fit(target: Target) -> tuple[Fitted, list[Complaint]]:
         ),
         n_iter=trace.n_iter,
         n_labelled=int(np.count_nonzero(trace.problem.active)),
-        sigma=None if sigma is None else unit * sigma,
-        evidence=None if evidence is None else evidence.times(unit),
-        quality=None if quality is None else target.on_all_rows(quality),
+        scale=None if known is None else known.scale.in_units(unit, centre),
+        evidence=None if evidence is None else evidence.in_units(unit, centre),
+        quality=None if known is None else target.on_all_rows(known.quality),
+        judged=None if known is None else target.on_all_rows(known.judged, fill=False),
         basis=task.basis,
     )
     return fitted, complaints
@@ -155,16 +156,13 @@ def _fit(target: Target) -> tuple[Fitted, list[Complaint]]:
 
 def _weigh_again(target: Target, fitted: Fitted) -> LabelEvidence:
     problem, solution = _problem_again(target, fitted)
-    unit = target.unit
-    found = target.weigh(
-        problem,
-        solution,
-        fitted.residuals[target.labels] / unit,
-        fitted.threshold / unit,
-        None if fitted.sigma is None else fitted.sigma / unit,
-        None if fitted.quality is None else fitted.quality[target.labels],
-    )
-    return found.times(unit)
+    unit, known = target.unit, None
+    if fitted.scale is not None and fitted.quality is not None and fitted.judged is not None:
+        scale = fitted.scale.in_units(1.0 / unit, 0.0)
+        known = Verdict(scale, fitted.quality[target.labels], fitted.judged[target.labels])
+    residuals = fitted.residuals[target.labels] / unit
+    found = target.weigh(problem, solution, residuals, fitted.threshold / unit, known)
+    return found.in_units(unit, unit * target.centre)
 
 
 def refit_labels(
@@ -216,16 +214,14 @@ def reduced_gram(settings: Settings, data: Data) -> Matrix:
     return gram.matvec(np.eye(len(gram))) if gram.matrix is None else gram.matrix
 
 
-def prediction_inflation(
+def left_open_at(
     settings: Settings, data: Data, fitted: Fitted, index: int, X: Matrix
 ) -> Vector:
-    """√(1 + q(x)/μ) at new rows: by how much predictions there err more than the noise.
+    """o(x) = q(x)/m at new rows: what the labels in use leave open there, noise being 1.
 
-    q(x) = K(x, x) − k̃ᵀ B⁻¹ k̃ is the prior variance that the labels in use leave at x, as in
+    q(x) = K(x, x) − k̃ᵀ B⁻¹ k̃ is the prior variance that they leave at x, as in
     `leave_one_out`; of exact fits without a graph and without agreement only.
     """
-    if fitted.basis is not None:
-        return _inflation_in_blocks(settings, data, fitted, index, X)
     used = data.labelled[:, index] & ~fitted.removed
     rows, mu = data.X[used], 2.0 * data.weights[used].sum() * settings.alpha
     shares = fitted.view_weights**2
@@ -243,17 +239,7 @@ def prediction_inflation(
     if settings.fit_intercept:
         ones = solve_lower(factor, np.ones(len(rows)))
         variance += (1.0 - half.T @ ones) ** 2 / (ones @ ones)
-    return np.sqrt(1.0 + np.maximum(variance, 0.0) / mu)
-
-
-def _inflation_in_blocks(
-    settings: Settings, data: Data, fitted: Fitted, index: int, X: Any
-) -> Vector:
-    """The same in the basis: q(x) = aᵀH⁻¹a, a = Ψ(x) bordered by a one."""
-    target = Target(Task(settings, data), index, fitted.view_weights)
-    problem, solution = _problem_again(target, fitted)
-    variance = target.reduction.variance_left(solution.factor, X, border=settings.fit_intercept)
-    return np.sqrt(1.0 + variance / (2.0 * problem.total_weight * settings.alpha))
+    return np.maximum(variance, 0.0) / mu
 
 
 def path_of_labels(

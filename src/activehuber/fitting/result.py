@@ -8,29 +8,48 @@ import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.kernels.feature_maps import Basis
+from activehuber.labels.error_scale import ErrorScale
 from activehuber.problem.certificate import Certificate
 
 
 @dataclass(frozen=True)
 class LabelEvidence:
-    """What leave-one-out says of the labels, on all rows; NaN where there is none."""
+    """What leave-one-out says of the labels, on all rows; NaN where there is none.
 
-    scale: float
+    Attributes
+    ----------
+    scale : ErrorScale
+        By how much right labels are off.
+    loo_residuals : ndarray of shape (n,)
+    loo_scales : ndarray of shape (n,)
+        √h at the rows of the labels, each left out.
+    judged : ndarray of shape (n,), bool
+        Labels of whose row the others say enough.
+    """
+
+    scale: ErrorScale
     loo_residuals: Vector
-    loo_inflation: Vector
+    loo_scales: Vector
     label_quality: Vector
+    judged: Mask
 
-    def times(self, unit: float) -> LabelEvidence:
-        """The same with labels measured in units of 1/`unit`."""
-        return replace(self, scale=unit * self.scale, loo_residuals=unit * self.loo_residuals)
+    def in_units(self, unit: float, centre: float) -> LabelEvidence:
+        """The same for labels measured in units of 1/`unit`, with this centre."""
+        return replace(
+            self,
+            scale=self.scale.in_units(unit, centre),
+            loo_residuals=unit * self.loo_residuals,
+            loo_scales=unit * self.loo_scales,
+        )
 
     def take(self, rows: np.ndarray) -> LabelEvidence:
         """The same for rows in another order."""
         return replace(
             self,
             loo_residuals=self.loo_residuals[rows],
-            loo_inflation=self.loo_inflation[rows],
+            loo_scales=self.loo_scales[rows],
             label_quality=self.label_quality[rows],
+            judged=self.judged[rows],
         )
 
 
@@ -47,10 +66,10 @@ class Fitted:
     view_weights : ndarray of shape (m,)
     view_weights_residual : float
         0 for given weights.
-    sigma : float or None
-        σ̂ if the threshold mode estimated it.
+    scale : ErrorScale or None
+        By how much right labels are off, if the threshold mode judged them; so the next two.
     quality : ndarray of shape (n,) or None
-        Of the labels, if the threshold mode judged them.
+    judged : ndarray of shape (n,), bool, or None
     evidence : LabelEvidence or None
         None if no one has asked for it yet.
     """
@@ -66,9 +85,10 @@ class Fitted:
     certificate: Certificate
     n_iter: int
     n_labelled: int
-    sigma: float | None
+    scale: ErrorScale | None
     evidence: LabelEvidence | None
     quality: Vector | None = None
+    judged: Mask | None = None
     basis: Basis | None = None
 
     def take(self, rows: np.ndarray) -> Fitted:
@@ -79,5 +99,6 @@ class Fitted:
             removed=self.removed[rows],
             residuals=self.residuals[rows],
             quality=None if self.quality is None else self.quality[rows],
+            judged=None if self.judged is None else self.judged[rows],
             evidence=None if self.evidence is None else self.evidence.take(rows),
         )

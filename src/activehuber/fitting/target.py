@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from activehuber._typing import Vector
+from activehuber._typing import Mask, Vector
 from activehuber.fitting.result import LabelEvidence
 from activehuber.fitting.settings import Settings
 from activehuber.fitting.task import Task
 from activehuber.labels import refinement
-from activehuber.labels.adaptive import adaptive, judge_fit
+from activehuber.labels.adaptive import adaptive, judge_fit, unit_ridge
+from activehuber.labels.error_scale import ErrorScale
+from activehuber.labels.mixture import Judgement
 from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.problem.problem import Problem
@@ -27,6 +29,20 @@ from activehuber.solver.view_weights import learn_weights
 WEIGHT_LABELS = 20_000
 
 Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the threshold mode said of l labels; names as in `LabelEvidence`."""
+
+    scale: ErrorScale
+    quality: Vector
+    judged: Mask
+
+    @classmethod
+    def of(cls, judgement: Judgement, kept: Mask, trusted: Mask) -> Verdict:
+        """Where the labels kept are these."""
+        return cls(judgement.scale, judgement.quality(kept, trusted), judgement.known)
 
 
 class Target:
@@ -157,20 +173,22 @@ class Target:
         solution: Solution,
         residuals: Vector,
         threshold: float,
-        sigma: float | None,
-        quality: Vector | None,
+        known: Verdict | None,
     ) -> LabelEvidence:
-        """Leave-one-out residuals; noise scale and quality of the labels if not known yet."""
+        """Leave-one-out residuals and their scales; the verdict on the labels if not known."""
         loo = leave_one_out(problem, solution, residuals, problem.mu, threshold)
-        if sigma is None or quality is None:
+        if known is None:
             judged = judge_fit(problem, loo, self.trusted, self.settings.label_rule)
-            sigma = judged.sigma if sigma is None else sigma
-            quality = judged.quality(problem.active, self.trusted)
+            known = Verdict.of(judged, problem.active, self.trusted)
+        ridge = unit_ridge(problem)
+        left_open, noise = (loo.variance + loo.missing) / ridge, loo.ridge / ridge
+        scales = known.scale.at(left_open, noise, problem.y - loo.residuals)
         return LabelEvidence(
-            sigma,
+            known.scale,
             self.on_all_rows(loo.residuals),
-            self.on_all_rows(loo.inflation),
-            self.on_all_rows(quality),
+            self.on_all_rows(scales),
+            self.on_all_rows(known.quality),
+            self.on_all_rows(known.judged, fill=False),
         )
 
     def on_all_rows(self, values: np.ndarray, fill: Any = np.nan) -> np.ndarray:

@@ -17,6 +17,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Vector
 from activehuber.labels import mixture, thresholds
+from activehuber.labels.error_scale import ErrorScale
 from activehuber.labels.mixture import Judgement, LabelPrior
 from activehuber.labels.refinement import Report, Trace, largest_residual
 from activehuber.labels.rule import DEFAULT_RULE, LabelRule
@@ -68,7 +69,7 @@ def adaptive(
         threshold = largest_residual(problem, solution)
         report(threshold, int(problem.active.sum()))
         return Trace(problem, solution, threshold, [threshold], 1, least_squares=True)
-    threshold = thresholds.EFFICIENT * found.judged.sigma
+    threshold = thresholds.EFFICIENT * found.judged.scale.sigma
     if removal is None:
         solution = solve(problem, threshold, max_iter=max_iter)
     else:
@@ -84,7 +85,7 @@ def adaptive(
         found.steps + solution.n_iter,
         found.judged,
         least_squares=removal is not None,
-        at_least=0.0 if removal is None else thresholds.EFFICIENT * found.judged.sigma,
+        at_least=0.0 if removal is None else thresholds.EFFICIENT * found.judged.scale.sigma,
     )
 
 
@@ -142,8 +143,8 @@ def judge_fit(problem: Problem, loo: LeaveOneOut, trusted: Mask, rule: LabelRule
     """The labels judged by the leave-one-out figures of a fit that was made without judging."""
     known = problem_prior(problem, trusted)
     if known.spread == 0.0:
-        nothing = np.zeros_like(problem.y)
-        return Judgement(nothing + 1.0, 0.0, nothing, loo.residuals, 0.0)
+        alike = np.ones(len(problem.y))
+        return Judgement(alike, ErrorScale(0.0, 0.0), alike > 0.0, loo.residuals, 0.0)
     return mixture.judge(loo, known, rule, unit_ridge(problem))
 
 

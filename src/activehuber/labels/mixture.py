@@ -29,6 +29,7 @@ from scipy.special import gammaln, stdtrit
 
 from activehuber._typing import Mask, Vector
 from activehuber.labels import flips
+from activehuber.labels.error_scale import ErrorScale
 from activehuber.labels.rule import LabelRule
 from activehuber.numerics.robust import weighted_median
 from activehuber.solver.leave_one_out import LeaveOneOut, units
@@ -114,10 +115,10 @@ class Judgement:
     ----------
     right : ndarray of shape (l,)
         The probability that the label is right, given the others; 1 where it is trusted.
-    sigma : float
-        σ̂, the scale of the noise of one unit of weight.
-    scales : ndarray of shape (l,)
-        √h: the scale of the error of a right label at each row.
+    scale : ErrorScale
+        By how much right labels are off.
+    known : ndarray of shape (l,), bool
+        Rows of which the other labels say enough to judge one there.
     errors : ndarray of shape (l,)
         e.
     level : float
@@ -125,8 +126,8 @@ class Judgement:
     """
 
     right: Vector
-    sigma: float
-    scales: Vector
+    scale: ErrorScale
+    known: Mask
     errors: Vector
     level: float
 
@@ -149,12 +150,8 @@ class Judgement:
 
     def times(self, unit: float) -> Judgement:
         """The same with labels measured in units of 1/`unit`."""
-        return replace(
-            self,
-            sigma=unit * self.sigma,
-            scales=unit * self.scales,
-            errors=unit * self.errors,
-        )
+        scale = self.scale.in_units(unit, unit * self.scale.centre)
+        return replace(self, scale=scale, errors=unit * self.errors)
 
 
 def skill(errors: Vector, counts: Vector, scale: float) -> float:
@@ -220,8 +217,10 @@ def _judge_flips(
         known.counts * ~known.trusted,
         rule,
     )
-    scales = np.sqrt(unknown + sigma**2 * loo.ridge / ridge)
-    return Judgement(right, float(sigma), scales, errors, level)
+    left_open = (loo.variance + loo.missing) / ridge
+    middle = weighted_median(left_open, known.counts)
+    scale = ErrorScale(float(sigma), half**2, usual_open=middle)
+    return Judgement(right, scale, scale.can_judge(left_open), errors, level)
 
 
 class _MixtureModel:
@@ -243,7 +242,8 @@ class _MixtureModel:
         if not np.any(self.telling > 0.0):
             self.telling = known.counts
         level = np.arcsinh((known.y - self.errors) / known.spread)
-        self.level = level - float(known.counts @ level) / self.total
+        self.middle = float(known.counts @ level) / self.total
+        self.level = level - self.middle
         spread = known.spread
         self.now = _Parameters(
             spread, 0.1, 0.0, 2.0 * spread, 0.0, np.ones_like(level), spread**2 + 0.0 * level
@@ -266,13 +266,20 @@ class _MixtureModel:
         level += rule.wrong_labels * np.log(now.share)
         level += self.usual_right * np.log1p(-now.share)
         level -= 0.5 * (now.exponent / rule.growth) ** 2
-        return Judgement(
-            right=right,
+        used = self.known.counts * right
+        own = float(used @ self.now.variance) / float(used.sum()) if used.any() else 0.0
+        scale = ErrorScale(
             sigma=now.sigma,
-            scales=np.sqrt(self._variances()),
-            errors=self.errors,
-            level=float(level),
+            variance=own or self.known.spread**2,
+            exponent=now.exponent,
+            middle=self.middle,
+            spread=self.known.spread,
+            lowest=float(self.level.min()),
+            highest=float(self.level.max()),
+            rounding=self.rounding,
+            usual_open=weighted_median(self.open, self.known.counts),
         )
+        return Judgement(right, scale, scale.can_judge(self.open), self.errors, float(level))
 
     def _shape(self, growth: Vector) -> Vector:
         """h/σ² but for rounding."""

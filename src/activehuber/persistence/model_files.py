@@ -34,6 +34,7 @@ from activehuber.kernels.feature_maps import (
     Landmarks,
 )
 from activehuber.kernels.kernel import KERNEL_NAMES
+from activehuber.labels.error_scale import ErrorScale
 from activehuber.labels.noise_rates import SLOPES, Calibration
 from activehuber.persistence.archive import pack, unpack
 from activehuber.persistence.schema import (
@@ -61,7 +62,7 @@ from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View
 
-FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 7
+FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 8
 COMMANDS = {FORMAT: "activehuber predict", CROWD_FORMAT: "activehuber crowd count"}
 # What every file says of itself.
 HEAD = ("format", "version", "activehuber")
@@ -202,6 +203,20 @@ def _coefficients(value: Any, where: str, sizes: Sizes) -> None:
     array("f", *shape, low=-1e300, high=1e300)(value, where, sizes)
 
 
+SCALE = record(
+    {
+        "sigma": not_negative,
+        "variance": not_negative,
+        "exponent": number(-1.5, 1.5),
+        "middle": ordinary,
+        "centre": ordinary,
+        "spread": positive,
+        "lowest": number(-1e3, 1e3),
+        "highest": number(-1e3, 1e3),
+        "rounding": not_negative,
+        "usual_open": not_negative,
+    }
+)
 FITTED = record(
     {
         "coefficients": _coefficients,
@@ -215,17 +230,19 @@ FITTED = record(
         "certificate": record({each.name: anything for each in fields(Certificate)}),
         "n_iter": whole(),
         "n_labelled": whole(),
-        "sigma": optional(not_negative),
         "evidence": record(
             {
-                "scale": anything,
+                "scale": SCALE,
                 "loo_residuals": array("f", "n", nan=True, low=-1e300, high=1e300),
-                "loo_inflation": array("f", "n", nan=True, inf=True),
+                "loo_scales": array("f", "n", nan=True, low=0.0, high=1e300),
                 "label_quality": array("f", "n", nan=True, low=0.0, high=1.0),
+                "judged": array("b", "n"),
             }
         ),
-        # The one is in the evidence, the other the same for all targets.
+        # Three are in the evidence, the last is the same for all targets.
+        "scale": nothing,
         "quality": nothing,
+        "judged": nothing,
         "basis": nothing,
     }
 )
@@ -311,6 +328,7 @@ CLASSIFIER = record(
         "calibration": record({"above": slope, "below": slope}),
         "removed": array("b", "n"),
         "label_quality": array("f", "n", nan=True, low=0.0, high=1.0),
+        "judged": array("b", "n"),
     },
     _classes_fit,
 )
@@ -504,7 +522,7 @@ def _check_head(state: Any, kind: str, name: str) -> None:
 # --- estimators, taken apart and put together -------------------------------------------
 
 # What a classifier has learnt besides its regressor.
-CLASSIFIER_STATE = ("classes", "cut", "noise_rates", "removed", "label_quality")
+CLASSIFIER_STATE = ("classes", "cut", "noise_rates", "removed", "label_quality", "judged")
 
 
 def _estimator_state(model: Any) -> dict[str, Any]:
@@ -569,7 +587,11 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
         "trusted": np.array(data.trusted),
         "several": bool(data.several_targets),
         "fitted": [
-            asdict(replace(fitted, evidence=found, quality=None, basis=None))
+            asdict(
+                replace(
+                    fitted, evidence=found, scale=None, quality=None, judged=None, basis=None
+                )
+            )
             for fitted, found in zip(model.result_.targets, model.result_.evidence, strict=True)
         ],
     }
@@ -599,9 +621,10 @@ def regressor_of(state: dict[str, Any]) -> HLRegressor:
 
 
 def _fitted_of(item: dict[str, Any], basis: Basis | None) -> Fitted:
+    known = item["evidence"]
     of = {
         "certificate": Certificate(**item["certificate"]),
-        "evidence": LabelEvidence(**item["evidence"]),
+        "evidence": LabelEvidence(**known | {"scale": ErrorScale(**known["scale"])}),
         "basis": basis,
     }
     return Fitted(**item | of)

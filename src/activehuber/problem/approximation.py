@@ -258,12 +258,6 @@ class BlockReduction:
         sums = (float(figure) for figure in figures)
         return BasisState(self, problem, solution, level, theta, b, residuals, gradient, *sums)
 
-    def variance_left(self, factor: Any, rows: Rows, *, border: bool) -> Vector:
-        """Prior variance at new rows that the labels of a factor leave, shape (n,)."""
-        new = FeatureGram(rows, None, self.features)
-        beyond = new.left_out - float(np.median(self.gram.left_out))
-        return factor.variance(new, border=border) + np.maximum(beyond, 0.0)
-
     def sample(self, places: np.ndarray) -> BlockReduction:
         """The same on some of the labelled rows, held in memory."""
         expansion = self.expansion

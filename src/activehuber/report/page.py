@@ -55,7 +55,7 @@ STATIC_LINES = 50
 # Columns whose numbers are typically as large as this are written with powers of ten.
 LONGEST_TYPICAL = 10_000_000
 
-VERDICTS = ("flagged", "kept", "trusted")
+VERDICTS = ("flagged", "cannot judge", "kept", "trusted")
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,17 @@ class LabelLine:
     ----------
     row : str
         Id or row number.
-    given, fitted : float or str
+    given, expected : float or str
         str: the name of a class.
     lower, upper : float or None
-        Ends of the interval around `fitted`; None or NaN for classes.
+        Ends of the interval around `expected`; None or NaN for classes.
     residual : float
         Leave-one-out residual in units of σ̂.
     left_at : float or None
         Threshold at which the label left the free set; None or NaN: never within the path.
     quality : float
         In [0, 1], low is bad.
-    verdict : {"flagged", "kept", "trusted"}
+    verdict : {"flagged", "kept", "trusted", "cannot judge"}
     reason : str
         A sentence.
     neighbours : tuple of Neighbour
@@ -104,7 +104,7 @@ class LabelLine:
 
     row: str
     given: float | str
-    fitted: float | str
+    expected: float | str
     lower: float | None
     upper: float | None
     residual: float
@@ -123,7 +123,7 @@ class Points:
     ----------
     row : ndarray of shape (n_labelled,)
         Ids or row numbers.
-    given, fitted : ndarray of shape (n_labelled,)
+    given, expected : ndarray of shape (n_labelled,)
         For classes: their numbers, counted from 0 along `classes`.
     residual : ndarray of shape (n_labelled,)
         Leave-one-out residuals in units of σ̂.
@@ -136,14 +136,14 @@ class Points:
 
     row: np.ndarray
     given: Vector
-    fitted: Vector
+    expected: Vector
     residual: Vector
     flagged: Mask
     threshold: float
     classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        columns = (self.row, self.given, self.fitted, self.residual, self.flagged)
+        columns = (self.row, self.given, self.expected, self.residual, self.flagged)
         lengths = {len(column) for column in columns}
         if len(lengths) != 1:
             raise ValueError(f"the arrays of Points must be of one length, got {lengths}")
@@ -288,14 +288,14 @@ def _decimals(values: Iterable[float | str | None]) -> int:
 
 def _digits_of(report: Report) -> Digits:
     lines = report.lines[:MAX_LINES]
-    fitted = _decimals(line.fitted for line in lines)
+    expected = _decimals(line.expected for line in lines)
     given = [line.given for line in lines if not isinstance(line.given, str)]
     whole = all(float(v).is_integer() for v in given if math.isfinite(v))
     chosen = report.path.chosen if report.path else None
     thresholds = [chosen] if _finite(chosen) else [line.left_at for line in lines]
     return {
-        "given": 0 if whole and fitted != POWERS else fitted,
-        "fitted": fitted,
+        "given": 0 if whole and expected != POWERS else expected,
+        "expected": expected,
         "threshold": _decimals(thresholds),
     }
 
@@ -381,16 +381,16 @@ def _table_class(kind: str, shown: Sequence[LabelLine]) -> str:
 def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
     """A row for readers without JavaScript: the reason is open. report.js makes its own."""
     # The numbers of the record, so that both tables round the same ones.
-    row, given, fitted, lower, upper, residual, left_at, quality, *_ = _record(line)
+    row, given, expected, lower, upper, residual, left_at, quality, *_ = _record(line)
     interval = MISSING
     if lower is not None and upper is not None:
-        ends = (format_number(end, digits["fitted"]) for end in (lower, upper))
+        ends = (format_number(end, digits["expected"]) for end in (lower, upper))
         interval = " to ".join(ends)
     cells = [
         ("rank", str(rank)),
         ("row", escape(row)),
         ("number label", _value(given, digits["given"])),
-        ("number label", _value(fitted, digits["fitted"])),
+        ("number label", _value(expected, digits["expected"])),
         ("number wide interval", interval),
         ("number wide", format_number(residual, 2, signed=True)),
         ("number wide left-at", format_number(left_at, digits["threshold"])),
@@ -487,16 +487,16 @@ def _plots(report: Report, n_shown: int, digits: Digits) -> str:
 
 
 def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
-    given, fitted = (np.asarray(v, dtype=float) for v in (points.given, points.fitted))
+    given, expected = (np.asarray(v, dtype=float) for v in (points.given, points.expected))
 
     def hint(i: int) -> str:
         row = html_text(points.row[i], 40)
         return (
             f"Row {row}: given {format_number(given[i], digits['given'])}, "
-            f"fitted {format_number(fitted[i], digits['fitted'])}"
+            f"expected {format_number(expected[i], digits['expected'])}"
         )
 
-    marks, axes, told = _scatter(points, given, fitted, (), lines, hint)
+    marks, axes, told = _scatter(points, given, expected, (), lines, hint)
     low, high = max(axis.low for axis in axes), min(axis.high for axis in axes)
     diagonal = ""
     if low < high:
@@ -518,7 +518,9 @@ def _residual_plot(report: Report, lines: dict[str, int]) -> str:
     points = report.points
     residual = np.asarray(points.residual, dtype=float)
     by_value = report.summary.kind == "regression"
-    x = np.asarray(points.fitted if by_value else np.arange(1, len(residual) + 1), dtype=float)
+    x = np.asarray(
+        points.expected if by_value else np.arange(1, len(residual) + 1), dtype=float
+    )
 
     def hint(i: int) -> str:
         size = format_number(residual[i], 2, signed=True)
@@ -595,14 +597,16 @@ def _path_plot(path: PathSummary, digits: Digits) -> str:
 
 
 def _class_table(points: Points) -> str:
-    """Given against fitted classes: counts, and how many of them are flagged."""
-    usable = np.isfinite(points.given) & np.isfinite(points.fitted)
-    given, fitted = (np.asarray(v)[usable].astype(int) for v in (points.given, points.fitted))
+    """Given against expected classes: counts, and how many of them are flagged."""
+    usable = np.isfinite(points.given) & np.isfinite(points.expected)
+    given, expected = (
+        np.asarray(v)[usable].astype(int) for v in (points.given, points.expected)
+    )
     n = len(points.classes)
     if not n:
         return ""
     # The most frequent classes by name, the others gathered in a last one.
-    frequency = np.bincount(np.concatenate([given, fitted]), minlength=n)
+    frequency = np.bincount(np.concatenate([given, expected]), minlength=n)
     named = np.sort(np.argsort(-frequency, kind="stable")[:MAX_CLASSES])
     place = np.full(n, len(named))
     place[named] = np.arange(len(named))
@@ -610,7 +614,7 @@ def _class_table(points: Points) -> str:
     if n > len(named):
         names.append(f"{n - len(named):,} others")
     size = len(names)
-    cell = place[given] * size + place[fitted]
+    cell = place[given] * size + place[expected]
     counts = np.bincount(cell, minlength=size**2).reshape(size, size)
     flagged = np.bincount(cell[points.flagged[usable]], minlength=size**2).reshape(size, size)
     heads = "".join(f'<th scope="col">{name}</th>' for name in names)
@@ -623,9 +627,9 @@ def _class_table(points: Points) -> str:
     return f"""<figure class="fit" aria-labelledby="fit-title">
 <h2 id="fit-title">Fitted against given</h2>
 <div class="scroll" tabindex="0" role="region" aria-labelledby="fit-title">
-<table class="classes"><thead><tr><th scope="col">Given ↓ fitted →</th>{heads}</tr></thead>
+<table class="classes"><thead><tr><th scope="col">Given ↓ expected →</th>{heads}</tr></thead>
 <tbody>{rows}</tbody></table></div>
-<figcaption>Labels by the class given and the class fitted; the stronger the shade, the larger
+<figcaption>Labels by the class given and the class expected; the stronger the shade, the larger
 the share of the row. <span class="mark">✕</span> counts those that are
 flagged.</figcaption>
 </figure>

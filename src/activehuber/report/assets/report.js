@@ -28,14 +28,14 @@
   }
   const formatLabel = (value, decimals) =>
     typeof value === "string" ? value : formatNumber(value, decimals);
-  const { given: GIVEN, fitted: FITTED, threshold: THRESHOLD } = data.digits;
+  const { given: GIVEN, expected: EXPECTED, threshold: THRESHOLD } = data.digits;
   const texts = {
     given: (line) => formatLabel(line.given, GIVEN),
-    fitted: (line) => formatLabel(line.fitted, FITTED),
+    expected: (line) => formatLabel(line.expected, EXPECTED),
     interval: (line) =>
       line.lower === null || line.upper === null
         ? "–"
-        : `${formatNumber(line.lower, FITTED)} to ${formatNumber(line.upper, FITTED)}`,
+        : `${formatNumber(line.lower, EXPECTED)} to ${formatNumber(line.upper, EXPECTED)}`,
     residual: (line) => formatNumber(line.residual, 2, true),
     leftAt: (line) => formatNumber(line.left_at, THRESHOLD),
     quality: (line) => formatNumber(line.quality, 3),
@@ -47,7 +47,7 @@
   const collator = new Intl.Collator("en", { numeric: true });
   const plain = (text) => text.toLowerCase().replaceAll("−", "-");
   for (const line of lines) {
-    const parts = [line.row, String(line.given ?? ""), texts.given(line), texts.fitted(line)];
+    const parts = [line.row, String(line.given ?? ""), texts.given(line), texts.expected(line)];
     line.haystack = plain([...parts, line.verdict, line.reason].join("\n"));
   }
 
@@ -97,7 +97,7 @@
       element("td", "rank", String(line.rank)),
       name,
       element("td", "number label", texts.given(line)),
-      element("td", "number label", texts.fitted(line)),
+      element("td", "number label", texts.expected(line)),
       element("td", "number wide interval", texts.interval(line)),
       element("td", "number wide", texts.residual(line)),
       element("td", "number wide left-at", texts.leftAt(line)),
