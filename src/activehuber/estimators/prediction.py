@@ -11,6 +11,7 @@ from activehuber.estimators.inputs import is_streamed, new_rows, refuse_streams
 from activehuber.estimators.parameters import in_blocks
 from activehuber.fitting import validation as check
 from activehuber.fitting.fit import FitResult, left_open_at
+from activehuber.numerics.linalg import BreakdownError
 from activehuber.numerics.robust import weighted_quantile
 from activehuber.operators.features import project_views
 
@@ -86,9 +87,15 @@ def interval_of(model: Any, X: Any, coverage: Any, errors: Matrix) -> np.ndarray
     ends = []
     for index, column in enumerate(errors.T):
         evidence, used = result.evidence[index], ~np.isnan(column)
-        sizes = in_scales(column[used], evidence.loo_scales[used])
-        scales = evidence.scale.at(_left_open(model, index, X), 1.0, centre[:, index])
-        half = half_width(sizes, result.data.weights[used], coverage) * scales
+        with np.errstate(over="ignore", invalid="ignore"):
+            sizes = in_scales(column[used], evidence.loo_scales[used])
+            scales = evidence.scale.at(_left_open(model, index, X), 1.0, centre[:, index])
+            half = half_width(sizes, result.data.weights[used], coverage) * scales
+        if not np.all(half < LARGEST):
+            raise ValueError(
+                "X: intervals overflow; its rows lie far from those of the fit, or the "
+                "model is damaged"
+            )
         ends.append(np.stack([centre[:, index] - half, centre[:, index] + half], axis=1))
     return result.of_targets(ends)
 
@@ -106,7 +113,11 @@ def _left_open(model: Any, index: int, X: Matrix) -> Vector:
     agreement, or where functions stand for the kernel, whose labelled rows may be far away.
     """
     result, settings = model.result_, model.result_.settings
+    usual = np.full(len(X), result.evidence[index].scale.usual_open)
     penalised = settings.manifold > 0.0 or settings.agreement > 0.0
     if settings.precomputed or settings.approximation is not None or penalised:
-        return np.full(len(X), result.evidence[index].scale.usual_open)
-    return left_open_at(settings, result.data, result.targets[index], index, X)
+        return usual
+    try:
+        return left_open_at(settings, result.data, result.targets[index], index, X)
+    except BreakdownError:  # noise is lost beside a kernel of such a size
+        return usual

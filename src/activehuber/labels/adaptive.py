@@ -144,7 +144,9 @@ def judge_fit(problem: Problem, loo: LeaveOneOut, trusted: Mask, rule: LabelRule
     known = problem_prior(problem, trusted)
     if known.spread == 0.0:
         alike = np.ones(len(problem.y))
-        return Judgement(alike, ErrorScale(0.0, 0.0), alike > 0.0, loo.residuals, 0.0)
+        largest = float(np.max(np.abs(loo.residuals)))
+        scale = ErrorScale(0.0, 0.0, rounding=largest**2)
+        return Judgement(alike, scale, alike > 0.0, loo.residuals, 0.0)
     return mixture.judge(loo, known, rule, unit_ridge(problem))
 
 
@@ -258,11 +260,13 @@ class LabelSearch:
         yield self.fit(errors <= robust.weighted_quantile(errors, weights, share))
         yield self.fit(-errors <= robust.weighted_quantile(-errors, weights, share))
 
-    def _from_some(self) -> Iterable[LeaveOneOut]:
-        """Starts for all labels: the two best ends of a search of some of them."""
+    def _from_some(self) -> Iterable[LeaveOneOut] | None:
+        """Starts for all labels: the two best ends of a search of some, if these differ."""
         rows, weights = some_labels(self.problem, SEARCH_LABELS)
         some = on_some(self.problem, rows, weights, self.problem.gram.subset(rows))
         search = LabelSearch(some, self.rule, self.trusted[rows])
+        if search.prior.spread == 0.0:
+            return None
         starts = []
         for end in search.best_ends()[:2]:
             solution = solve(some.using(end.kept), np.inf)

@@ -62,7 +62,7 @@ class ErrorScale:
         """
         level = np.arcsinh((predicted - self.centre) / self.spread) - self.middle
         level = np.clip(level, self.lowest, self.highest)
-        noisy = self.sigma**2 * np.exp(2.0 * self.exponent * level) * noise
+        noisy = self.sigma * self.sigma * np.exp(2.0 * self.exponent * level) * noise
         return np.sqrt(self._open(left_open) + noisy + self.rounding)
 
     def can_judge(self, left_open: Vector) -> Mask:
@@ -70,7 +70,7 @@ class ErrorScale:
         return self._open(left_open) <= LEFT_OPEN * self.variance
 
     def _open(self, left_open: Vector) -> Vector:
-        return np.minimum(self.sigma**2 * left_open, self.variance)
+        return np.minimum(self.sigma * self.sigma * left_open, self.variance)
 
     def in_units(self, unit: float, centre: float) -> ErrorScale:
         """The same for labels measured in units of 1/`unit`, with this centre."""

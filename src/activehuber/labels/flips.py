@@ -122,4 +122,4 @@ def right_labels(
     best = min(ends, key=lambda end: float(end.fun))
     agrees, _, _, share = curve(best.x)
     right = (1.0 - share) * agrees / np.maximum((1.0 - 2.0 * share) * agrees + share, 1e-300)
-    return np.where(trusted, 1.0, right), -total * float(best.fun)
+    return np.where(trusted, 1.0, np.minimum(right, 1.0)), -total * float(best.fun)
