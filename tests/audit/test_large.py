@@ -93,7 +93,7 @@ def test_views_share_the_functions(table, monkeypatch):
     monkeypatch.setattr(choice, "_chooser", lambda classify, views, seed: Quick(views=views))
     views = [View(["size"], "rbf", name="line"), View(["town", "day"], "laplacian")]
     found = audit(*table, views=views, approximation="nystrom", n_components=40)
-    assert estimator_of(found).n_components == 20
+    assert estimator_of(found).regressor.n_components == 20
     assert sorted(found.labels["row"][:3]) == [6, 18, 61]
 
 

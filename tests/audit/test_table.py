@@ -263,7 +263,7 @@ def test_views_of_columns_become_views_of_features(table, monkeypatch):
     monkeypatch.setattr(choice, "_chooser", lambda classify, views, seed: Quick(views=views))
     views = [View(["size"], "linear", name="line"), View(["town", "day"], "laplacian")]
     found = audit(X, y, views=views)
-    columns = [view.columns for view in found.model.named_steps["estimator"].views]
+    columns = [view.columns for view in found.model.named_steps["estimator"].regressor.views]
     names = found.model.named_steps["features"].get_feature_names_out()
     assert names[columns[0]].tolist() == ["size"]
     assert "town = north" in names[columns[1]] and "day elapsed days" in names[columns[1]]

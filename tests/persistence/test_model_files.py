@@ -125,6 +125,7 @@ def test_only_plain_values_are_in_the_file(path):
             "features",
             "regressor",
             "classifier",
+            "target_scale",
         }
         arrays = [name for name in archive.namelist() if name != "values.json"]
         assert len(arrays) > 5

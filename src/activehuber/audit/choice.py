@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from activehuber._typing import Matrix
+from activehuber._typing import Mask, Matrix
 from activehuber.audit.inputs import Encoded, Options, Progress, views_of_features
+from activehuber.audit.target_scale import AUTO, check_scale, choose_scale
 from activehuber.data.rows import ArrayRows, Rows, WatchedRows
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.classifier_cv import HLClassifierCV
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.estimators.regressor_cv import HLRegressorCV
+from activehuber.estimators.target_scale import NONE, ScaledRegressor, TargetScale
 from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View
 
@@ -33,7 +35,7 @@ class ChosenModel:
 
     Attributes
     ----------
-    estimator : HLRegressor or HLClassifier
+    estimator : ScaledRegressor, HLRegressor or HLClassifier
         Fitted to all labels.
     selection : object
         The estimator that chose, with `best_params_`.
@@ -50,7 +52,15 @@ class ChosenModel:
     def regressor(self) -> HLRegressor:
         """The model, or the one inside that fits the codes of classes."""
         inner = self.estimator
+        if isinstance(inner, ScaledRegressor):
+            return inner.regressor_
         return inner.estimator_ if isinstance(inner, HLClassifier) else inner
+
+    @property
+    def scale(self) -> TargetScale:
+        """The scale of the target that the regressor was fitted on."""
+        inner = self.estimator
+        return inner.scale if isinstance(inner, ScaledRegressor) else TargetScale()
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -79,6 +89,9 @@ def _chooser(classify: bool, views: list[View] | None, random_state: int) -> Any
 def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
     """Parameters chosen on some labels if there are many, and the model of all."""
     estimator, labels, X = estimator_for(table, options), table.labels, table.rows
+    kind = _transform_of(options)
+    if kind != NONE:
+        check_scale(labels.values[labels.given], kind, labels.name)
     rows = np.flatnonzero(labels.given)
     count = len(rows)
     approximation = options.approximation_of(count)
@@ -91,8 +104,13 @@ def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
         try:
             again = sampled or approximation is not None
             seen, some = (X.take(rows), rows) if again else (_array(X), slice(None))
+            scale = TargetScale()
+            if kind != NONE:
+                scale = _scale_of(seen, labels.values[some], table.trusted[some], kind, options)
+                values = scale.forward(labels.values)
+                table = replace(table, labels=replace(labels, values=values))
             selection = clone(estimator).fit(
-                seen, labels.values[some], trusted=table.trusted[some]
+                seen, table.labels.values[some], trusted=table.trusted[some]
             )
             model = getattr(selection, "best_estimator_", selection)
             if again:
@@ -104,8 +122,27 @@ def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
             _ = model.label_quality_  # here, so that its warnings are caught too
         except (ValueError, TypeError) as error:
             raise TableError(first_line(error)) from error
+    if not options.classify and (options.estimator is None or kind != NONE):
+        kept = labels.values[labels.given & ~np.asarray(model.removed_)]
+        scale = replace(scale, not_negative=bool(np.all(kept >= 0.0)))
+        model = ScaledRegressor.around(model, scale)
     notes = tuple(dict.fromkeys(f"Warning: {first_line(w.message)}." for w in caught))
     return ChosenModel(model, selection, len(rows), tuple(n.replace("..", ".") for n in notes))
+
+
+def _transform_of(options: Options) -> str:
+    """What may be done to the target, of which an estimator of one's own may know the units."""
+    kind = options.target_transform
+    own = options.estimator is not None and kind == AUTO
+    return NONE if kind is None or options.classify or own else kind
+
+
+def _scale_of(
+    X: Matrix, values: np.ndarray, trusted: Mask, kind: str, options: Options
+) -> TargetScale:
+    """The scale on which the target is fitted, by some of its rows."""
+    given = ~np.isnan(values)
+    return choose_scale(X[given], values[given], trusted[given], kind, options.random_state)
 
 
 def _fit_to_all(

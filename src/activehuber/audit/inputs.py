@@ -15,11 +15,13 @@ import numpy as np
 from sklearn.base import clone
 
 from activehuber._typing import Mask
+from activehuber.audit.target_scale import AUTO, TARGET_TRANSFORMS
 from activehuber.data.columns import words_of
 from activehuber.data.encoding import TableFeatures
 from activehuber.data.parsing import has_thousands, offending, read_numbers
 from activehuber.data.rows import Rows
 from activehuber.estimators.splitters import is_missing
+from activehuber.estimators.target_scale import NONE
 from activehuber.kernels.feature_maps import APPROXIMATION_NAMES
 from activehuber.runtime.messages import TableError, like, listed, shortened
 from activehuber.views import View
@@ -27,7 +29,6 @@ from activehuber.views import View
 if TYPE_CHECKING:
     import pandas as pd
 
-AUTO = "auto"
 # Labels up to which the model is fitted with the kernel itself: its Gram matrix takes 0.8 GB,
 # and a fit about twice that.
 LARGEST_EXACT = 10_000
@@ -54,9 +55,17 @@ class Options:
     random_state: int = 0
     progress: Progress | None = None
     title: str = "table"
+    target_transform: str | None = AUTO
 
     def __post_init__(self) -> None:
         check_coverage(self.coverage)
+        if self.target_transform not in (None, *TARGET_TRANSFORMS):
+            raise TableError(
+                f"target_transform must be {', '.join(TARGET_TRANSFORMS)}, got "
+                f"{shortened(self.target_transform)}"
+            )
+        if self.classify and self.target_transform not in (AUTO, None, NONE):
+            raise TableError("target_transform is for numbers, and labels are classes here")
         if self.approximation not in (AUTO, None, *APPROXIMATION_NAMES):
             raise TableError(
                 f"approximation must be auto, none, {', '.join(APPROXIMATION_NAMES)}, got "

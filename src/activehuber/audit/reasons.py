@@ -5,6 +5,8 @@ judged labels, similar rows, gaps -> one sentence a label
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from activehuber.audit.inputs import Encoded
@@ -16,6 +18,8 @@ from activehuber.runtime.messages import listed, shortened
 LONGEST_PLAIN = 1e9
 # A label that is kept this many half-widths off is not kept without a word.
 FAR_OFF = 2.0
+# Ends of an interval are as far on both sides up to this share of its width.
+SAME_SIDES = 1e-6
 
 
 def reasons_of(judged: Verdicts, similar: Similar, table: Encoded) -> list[str]:
@@ -33,16 +37,17 @@ def reasons_of(judged: Verdicts, similar: Similar, table: Encoded) -> list[str]:
 
 def _number_reasons(judged: Verdicts, similar: Similar) -> list[str]:
     halves = (0.5 * (judged.upper - judged.lower)).tolist()
+    columns = (judged.given, judged.expected, judged.lower, judged.upper)
     out = []
-    for given, expected, half in zip(
-        judged.given.tolist(), judged.expected.tolist(), halves, strict=True
-    ):
+    for given, expected, low, high in zip(*(c.tolist() for c in columns), strict=True):
+        half = 0.5 * (high - low)
         digits = _decimals(half, given)
-        if digits is None:
-            out.append(f"given {given:.4g}, expected {expected:.4g} ± {half:.2g}")
+        show = _shown(digits)
+        if abs(high + low - 2.0 * expected) > SAME_SIDES * (high - low):
+            width = f", in {_span(low, high, digits)}"
         else:
-            width = rough(half)
-            out.append(f"given {given:.{digits}f}, expected {expected:.{digits}f} ± {width}")
+            width = f" ± {half:.2g}" if digits is None else f" ± {rough(half)}"
+        out.append(f"given {show(given)}, expected {show(expected)}{width}")
     for i in np.flatnonzero(judged.verdicts == UNJUDGED).tolist():
         out[i] += "; the other rows say too little of this one"
     for i in np.flatnonzero((judged.verdicts == KEPT) & (judged.beyond > FAR_OFF)).tolist():
@@ -72,10 +77,15 @@ def _class_reasons(judged: Verdicts, similar: Similar) -> list[str]:
 
 
 def _span(low: float, high: float, digits: int | None) -> str:
-    show = (lambda v: f"{v:.4g}") if digits is None else (lambda v: f"{v:.{digits}f}")
+    show = _shown(digits)
     if show(low) == show(high):
         return show(low)
     return f"{show(low)} to {show(high)}" if low < 0.0 else f"{show(low)}–{show(high)}"
+
+
+def _shown(digits: int | None) -> Callable[[float], str]:
+    """Numbers as text, with so many decimals or four digits."""
+    return (lambda v: f"{v:.4g}") if digits is None else (lambda v: f"{v:.{digits}f}")
 
 
 def _decimals(unit: float, value: float) -> int | None:

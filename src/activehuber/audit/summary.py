@@ -15,6 +15,7 @@ from activehuber.audit.inputs import Encoded, Options
 from activehuber.audit.reasons import rough
 from activehuber.audit.verdicts import UNJUDGED, Verdicts
 from activehuber.estimators.regressor import HLRegressor
+from activehuber.estimators.target_scale import NONE
 from activehuber.report.summary import Summary
 from activehuber.runtime.messages import listed, shortened
 from activehuber.views import View
@@ -35,7 +36,7 @@ def summarise(
 ) -> Summary:
     """Counts and sentences on a fit and its verdicts; `notes` say how these were found."""
     n_rows, n_labelled = len(table.rows), len(judged.rows)
-    threshold, explained = choice.estimator.threshold_, _explained(judged)
+    threshold, explained = choice.estimator.threshold_, judged.explained
     return Summary(
         kind="classification" if judged.classes else "regression",
         target=table.labels.name,
@@ -45,32 +46,21 @@ def summarise(
         n_flagged=int(np.count_nonzero(judged.flagged)),
         n_trusted=int(np.count_nonzero(judged.trusted)),
         n_features=len(table.features.source_),
-        scale=None if judged.classes else judged.scale,
+        scale=None if judged.classes else judged.usual,
         threshold=None if np.ndim(threshold) else float(threshold),
         explained=explained,
         parameters=choice.parameters,
-        findings=tuple(_findings(choice, judged, explained, options.coverage)),
+        findings=tuple(_findings(choice, judged, options.coverage)),
         notes=(*table.features.sentences_, *filter(None, notes), *choice.notes),
         settings=_settings(choice, table, options),
     )
 
 
-def _explained(judged: Verdicts) -> float:
-    """How well the other rows predict the kept labels: R², or agreement for classes."""
-    kept = ~judged.flagged
-    given, expected = judged.given[kept], judged.expected[kept]
-    if judged.classes:
-        return float(np.mean(given == expected)) if len(given) else 0.0
-    spread = float(np.sum((given - np.mean(given)) ** 2)) if len(given) else 0.0
-    missed = float(np.sum((given - expected) ** 2))
-    return 1.0 - missed / spread if spread > 0.0 else 0.0
-
-
-def _findings(
-    choice: ChosenModel, judged: Verdicts, explained: float, coverage: float
-) -> list[str]:
+def _findings(choice: ChosenModel, judged: Verdicts, coverage: float) -> list[str]:
     """Sentences on what was chosen and how sure it is."""
-    out = _alarms(judged)
+    out, explained, scale = _alarms(judged), judged.explained, choice.scale
+    if scale.kind != NONE:
+        out.append(f"Labels are judged on the scale of {scale}; ξ is on that scale too.")
     # All of them are among the settings; here is what a reader may want to know.
     dull = {"manifold": 0.0, "threshold": "adaptive"}
     said = {
@@ -89,12 +79,13 @@ def _findings(
     else:
         share = max(0.0, explained)
         out.append(f"The other rows explain {share:.0%} of the variance of the labels kept.")
-        out.append(f"A right label is off by about {rough(judged.scale)} (σ̂).")
+        where = "" if scale.kind == NONE else ", where it is of usual size"
+        out.append(f"A right label is off by about {rough(judged.usual)} (σ̂{where}).")
         kept = ~judged.flagged
         inside = (judged.lower <= judged.given) & (judged.given <= judged.upper)
         if np.any(kept):
             out.append(
-                f"Intervals (± in the reasons) aim to hold {coverage:.0%} of right labels; "
+                f"Intervals aim to hold {coverage:.0%} of right labels; "
                 f"they hold {np.mean(inside[kept]):.0%} of those kept, each left out in turn."
             )
     if np.any(judged.verdicts == UNJUDGED):
@@ -172,6 +163,7 @@ def _settings(
         "model": type(choice.estimator).__name__,
         **named,
         "kernel": "; ".join(kernels),
+        "scale of the target": str(choice.scale),
         "approximation": _approximation_words(regressor),
         "alpha": f"{alpha:.6g}",
         "threshold": _short(regressor.threshold_),

@@ -229,6 +229,7 @@ def audit(
     random_state: int = 0,
     progress: Progress | None = None,
     title: str = "table",
+    target_transform: str | None = AUTO,
     target: str | None = None,
     data_hash: str | None = None,
 ) -> Audit:
@@ -264,6 +265,10 @@ def audit(
     random_state : int, default=0
     progress : callable, default=None
         Called with the share done and a few words.
+    target_transform : {"auto", "none", "log", "yeo-johnson"}, default="auto"
+        The scale on which numbers are judged and fitted; what comes out is in their own units.
+        "auto": the one on which all labels are likeliest, wrong ones having little to say;
+        with an estimator of your own "none".
     title, target, data_hash : str, default=None
         For the page; the name of y and a hash of the table if None.
 

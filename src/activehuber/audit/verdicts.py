@@ -15,7 +15,7 @@ from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded
 from activehuber.data.writing import plain_text
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.estimators.prediction import half_width, in_scales
+from activehuber.estimators.prediction import LARGEST, half_width, in_scales
 
 FLAGGED, KEPT, TRUSTED, UNJUDGED = "flagged", "kept", "trusted", "cannot judge"
 
@@ -32,7 +32,13 @@ class Verdicts:
     lower, upper : ends of the interval around `expected`; NaN for classes
     residual : leave-one-out residuals in units of the noise
     scale : float
-        σ̂, of several classes the largest.
+        σ̂ on the scale of the fit, of several classes the largest.
+    usual : float
+        By how much a right label is usually off: σ̂ in the units of the labels, at the median.
+    explained : float
+        How well the other rows predict the kept labels: R² on the scale of the fit, or
+        agreement for classes.
+    beyond : by how many half-widths of its own interval a label is off; 0 for classes
     judged : bool
         Whether the other rows say enough to judge the label.
     """
@@ -44,6 +50,9 @@ class Verdicts:
     upper: Vector
     residual: Vector
     scale: float
+    usual: float
+    explained: float
+    beyond: Vector
     quality: Vector
     flagged: Mask
     trusted: Mask
@@ -56,12 +65,6 @@ class Verdicts:
         words = np.array([KEPT, FLAGGED, TRUSTED, UNJUDGED], dtype=object)
         kind = np.select([self.trusted, self.flagged, ~self.judged], [2, 1, 3], 0)
         return words[kind]
-
-    @cached_property
-    def beyond(self) -> Vector:
-        """By how many half-widths of its own interval a label is off; 0 for classes."""
-        off, half = np.abs(self.given - self.expected), 0.5 * (self.upper - self.lower)
-        return np.where(half > 0.0, off / np.where(half > 0.0, half, 1.0), 0.0)
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -83,34 +86,51 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
     flagged = np.asarray(model.removed_)[rows]
     left_out = np.asarray(model.loo_residuals_)[rows]
     scale, classes = np.asarray(choice.regressor.scale_), []
-    half = np.full(len(rows), np.nan)
+    sigma = usual = float(np.max(scale))
+    lower = upper = np.full(len(rows), np.nan)
+    beyond = np.zeros(len(rows))
     if labels.classify:
         classes = [plain_text(name) for name in model.classes_]
         place = {name: number for number, name in enumerate(classes)}
         given = np.array([place[str(value)] for value in labels.values[rows]])
         expected, left_out = _of_classes(model, given, left_out)
         scale = scale[given] if scale.ndim else scale
+        explained = float(np.mean((given == expected)[~flagged])) if not all(flagged) else 0.0
     else:
         given = labels.values[rows].astype(np.float64)
-        expected = given - left_out
+        fitted = choice.scale.forward(given)
+        explained = _explained(fitted[~flagged], left_out[~flagged])
         weights = model.result_.data.weights[rows[~flagged]]
         # That of `predict_interval`, each label left out.
         scales = model.result_.evidence[0].loo_scales[rows]
         half = scales * half_width(in_scales(left_out, scales)[~flagged], weights, coverage)
+        beyond = np.abs(in_scales(left_out, half))
+        ends = choice.scale.interval(fitted - left_out, half)
+        expected, lower, upper = (np.clip(end, -LARGEST, LARGEST) for end in ends)
+        middle, _, above = choice.scale.interval(np.median(fitted, keepdims=True), scale)
+        usual = float(above[0] - middle[0])
     return Verdicts(
         rows=rows,
         given=given.astype(np.float64),
         expected=expected,
-        lower=expected - half,
-        upper=expected + half,
+        lower=lower,
+        upper=upper,
         residual=in_scales(left_out, scale),
-        scale=float(np.max(choice.regressor.scale_)),
+        scale=sigma,
+        usual=usual,
+        explained=explained,
+        beyond=beyond,
         quality=np.asarray(model.label_quality_, dtype=np.float64)[rows],
         flagged=flagged,
         trusted=table.trusted[rows],
         judged=np.asarray(model.judged_)[rows],
         classes=tuple(classes),
     )
+
+
+def _explained(given: Vector, errors: Vector) -> float:
+    spread = float(np.sum((given - np.mean(given)) ** 2)) if len(given) else 0.0
+    return 1.0 - float(np.sum(errors**2)) / spread if spread > 0.0 else 0.0
 
 
 def _of_classes(

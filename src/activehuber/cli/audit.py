@@ -80,6 +80,13 @@ def audit_command(
             metavar="INTEGER",
         ),
     ] = 500,
+    target_transform: Annotated[
+        str,
+        typer.Option(
+            help="The scale on which numbers are judged: none, log, yeo-johnson; auto is the "
+            "one that suits them."
+        ),
+    ] = "auto",
     engine: Annotated[
         str,
         typer.Option(help="Who works: local, this process; dask, the workers of a cluster."),
@@ -98,7 +105,16 @@ def audit_command(
     started = time.perf_counter()
     _check_engine(engine, scheduler)
     asked = _Asked(
-        table, target, identity, views, drop or [], trusted, classify, approximation, components
+        table,
+        target,
+        identity,
+        views,
+        drop or [],
+        trusted,
+        classify,
+        approximation,
+        components,
+        target_transform,
     )
     with progress(quiet=as_json) as tell:
         tell(0.0, "starting")
@@ -132,6 +148,7 @@ class _Asked:
     classify: bool
     approximation: str
     components: int
+    target_transform: str
 
     @property
     def as_text(self) -> list[str]:
@@ -173,6 +190,7 @@ class _Asked:
             "views": None if self.views is None else _read_views(self.views),
             "approximation": None if self.approximation == "none" else self.approximation,
             "n_components": self.components,
+            "target_transform": self.target_transform,
             "title": self.table.name,
             "target": self.target,
             "coverage": COVERAGE,

@@ -22,6 +22,13 @@ from activehuber.data.rows import LostRows
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.parameters import check_parameters, resolved
 from activehuber.estimators.regressor import HLRegressor, set_fitted
+from activehuber.estimators.target_scale import (
+    LOG,
+    NONE,
+    YEO_JOHNSON,
+    ScaledRegressor,
+    TargetScale,
+)
 from activehuber.fitting.result import Fitted, LabelEvidence
 from activehuber.fitting.settings import Data, Settings
 from activehuber.fitting.validation import ALGORITHM_NAMES, THRESHOLD_NAMES, check_weights
@@ -344,11 +351,21 @@ def _model_fits(value: Any, where: str, sizes: Sizes) -> None:
     levels = sum(len(each["levels"]) for each in state["categories"])
     most = levels + (1 + len(DATE_PARTS)) * len(state["columns"])
     must_be(d <= most, where, f"of {most} features at most", d)
+    both = value["classifier"] is not None and value["target_scale"] is not None
+    must_be(not both, f"{where}.target_scale", "none for classes", value["target_scale"])
     if value["classifier"] is not None:
         several = value["classifier"]["classes"].shape[0] > 2
         must_be(value["regressor"]["several"] == several, where, "of several classes", several)
 
 
+TARGET_SCALE = record(
+    {
+        "kind": one_of(NONE, LOG, YEO_JOHNSON),
+        "exponent": number(0.0, 2.0),
+        "unit": number(1e-300, 1e300),
+        "not_negative": flag,
+    }
+)
 MODEL = record(
     {
         "target": text,
@@ -357,6 +374,7 @@ MODEL = record(
         "features": ENCODING,
         "regressor": REGRESSOR,
         "classifier": optional(CLASSIFIER),
+        "target_scale": optional(TARGET_SCALE),
     },
     _model_fits,
 )
@@ -526,6 +544,8 @@ CLASSIFIER_STATE = ("classes", "cut", "noise_rates", "removed", "label_quality",
 
 
 def _estimator_state(model: Any) -> dict[str, Any]:
+    if isinstance(model, ScaledRegressor):
+        return _estimator_state(model.regressor_) | {"target_scale": asdict(model.scale)}
     if isinstance(model, HLClassifier):
         state = {name: getattr(model, f"{name}_") for name in CLASSIFIER_STATE}
         state |= {
@@ -533,9 +553,11 @@ def _estimator_state(model: Any) -> dict[str, Any]:
             "classes": _without_objects(model.classes_),
             "calibration": asdict(model.calibration_),
         }
-        return {"regressor": regressor_state(model.estimator_), "classifier": state}
+        inner = regressor_state(model.estimator_)
+        return {"regressor": inner, "classifier": state, "target_scale": None}
     if isinstance(model, HLRegressor):
-        return {"regressor": regressor_state(model), "classifier": None}
+        inner = regressor_state(model)
+        return {"regressor": inner, "classifier": None, "target_scale": None}
     raise TableError(
         f"a {type(model).__name__} cannot be saved; only HLRegressor and HLClassifier can"
     )
@@ -543,6 +565,9 @@ def _estimator_state(model: Any) -> dict[str, Any]:
 
 def _estimator_of(model_state: dict[str, Any]) -> Any:
     inner, state = regressor_of(model_state["regressor"]), model_state["classifier"]
+    scale = model_state["target_scale"]
+    if scale is not None:
+        return ScaledRegressor.around(inner, TargetScale(**scale))
     if state is None:
         return inner
     model = HLClassifier(**_params_of(state["params"]))

@@ -69,8 +69,8 @@ class JointSearch:
         self.known: dict[tuple[int, bytes], list[float]] = {}
         self.searches: dict[tuple[int, float], LabelSearch] = {}
 
-    def best_ends(self) -> list[tuple[Choice, Mask]]:
-        """Kernels and the labels kept under them, the best first."""
+    def best_ends(self) -> list[tuple[Choice, End]]:
+        """Kernels and what is kept under them, the best first."""
         ends: dict[bytes, tuple[Choice, End]] = {}
         for choice, start in self._starts():
             found, end = self._follow(choice, start)
@@ -78,7 +78,7 @@ class JointSearch:
         counts = next(iter(self.searches.values())).prior.counts
         order = ranked([end for _, end in ends.values()], counts)
         by_end = {id(end): choice for choice, end in ends.values()}
-        return [(by_end[id(end)], end.kept) for end in order]
+        return [(by_end[id(end)], end) for end in order]
 
     def likeliest(self, kept: Mask, places: Sequence[int] | None = None) -> Choice:
         """The kernel and ridge under which the labels kept are most likely."""
@@ -191,13 +191,7 @@ def judge_jointly(
         Log factors on the widths, ascending.
     """
     some = labels.take(first)
-    points: list[Point] = []
-    owners: list[Family] = []
-    for family in families:
-        part = family.take(first)
-        for factor in thetas if family.n_widths else (0.0,):
-            points.append(Point(part, np.full(family.n_widths, factor), 0.0))
-            owners.append(family)
+    owners, points = _grid_of(families, first, thetas)
     search = JointSearch(points, log_ridges, some, rule)
     if robust.label_scale(some.y, some.weights) == 0.0:
         kept, kept_first = np.ones(len(labels), bool), np.ones(len(some), bool)
@@ -211,6 +205,33 @@ def judge_jointly(
     return JointVerdict(kept, looks)
 
 
+def likelihood_of_labels(
+    families: Sequence[Family],
+    labels: ObservedLabels,
+    thetas: Sequence[float],
+    log_ridges: Vector,
+    rule: LabelRule,
+) -> float:
+    """The log likelihood of all labels, judged with the kernel that suits them; −∞ if equal."""
+    if robust.label_scale(labels.y, labels.weights) == 0.0:
+        return -np.inf
+    _, points = _grid_of(families, np.arange(len(labels)), thetas)
+    return JointSearch(points, log_ridges, labels, rule).best_ends()[0][1].judged.level
+
+
+def _grid_of(
+    families: Sequence[Family], rows: np.ndarray, thetas: Sequence[float]
+) -> tuple[list[Family], list[Point]]:
+    """Every family at every width on some rows, and whose part it is."""
+    owners, points = [], []
+    for family in families:
+        part = family.take(rows)
+        for factor in thetas if family.n_widths else (0.0,):
+            points.append(Point(part, np.full(family.n_widths, factor), 0.0))
+            owners.append(family)
+    return owners, points
+
+
 def _taken_to_all(
     search: JointSearch,
     owners: Sequence[Family],
@@ -220,17 +241,17 @@ def _taken_to_all(
     """The labels to keep of all, and of the first ones, by the best of the best ends."""
     ends = search.best_ends()[:ENDS]
     if len(first) == len(labels):
-        return ends[0][1], ends[0][1]
+        return ends[0][1].kept, ends[0][1].kept
     found: dict[int, tuple[End, Mask]] = {}
     counts = np.ones(0)
-    for choice, kept_first in ends:
+    for choice, end_first in ends:
         point = Point(owners[choice.place], search.points[choice.place].theta, choice.log_ridge)
         problem, _ = problem_of(point.gram(), labels, point.ridge)
         start = np.zeros(len(labels), dtype=bool)
-        start[first] = kept_first
+        start[first] = end_first.kept
         more = LabelSearch(problem, search.rule, labels.trusted)
         end = more.best_ends([start])[0]
         counts = more.prior.counts
-        found[id(end)] = end, kept_first
+        found[id(end)] = end, end_first.kept
     best = ranked([end for end, _ in found.values()], counts)[0]
     return best.kept, found[id(best)][1]

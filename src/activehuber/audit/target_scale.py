@@ -1,0 +1,100 @@
+"""On which scale a target is judged.
+
+labels, features of some of them -> candidates -> the one under which all labels are likeliest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from activehuber._typing import Mask, Matrix, Vector
+from activehuber.estimators.target_scale import LOG, NONE, YEO_JOHNSON, TargetScale
+from activehuber.fitting.settings import Data
+from activehuber.kernels.kernel import Kernel
+from activehuber.labels.rule import DEFAULT_RULE
+from activehuber.numerics.linalg import BreakdownError
+from activehuber.runtime.messages import TableError, shortened
+from activehuber.selection.candidates import Family, MovableKernel
+from activehuber.selection.joint import likelihood_of_labels
+from activehuber.selection.search import LOOK_ROWS, RIDGES, WIDTH_FACTORS
+from activehuber.selection.tuning import labels_of
+
+AUTO = "auto"
+TARGET_TRANSFORMS = (AUTO, NONE, LOG, YEO_JOHNSON)
+# λ that are tried: near 0 the noise grows with the level, at ½ with its root, as of counts.
+EXPONENTS = (0.0, 0.5)
+# Fewer labels than this say nothing of a scale.
+FEWEST_LABELS = 20
+# The kernel that is used, the roughest: it follows any target to some extent.
+KERNEL = "laplacian"
+
+
+def candidates(y: Vector, kind: str) -> Iterator[TargetScale]:
+    """Scales to compare for labels y; the first is the simplest."""
+    if kind in (AUTO, NONE):
+        yield TargetScale()
+    if kind == LOG or (kind == AUTO and np.all(y > 0.0)):
+        yield TargetScale(LOG)
+    if kind in (AUTO, YEO_JOHNSON) and np.any(y != 0.0):
+        unit = float(np.median(np.abs(y[y != 0.0])))
+        yield from (TargetScale(YEO_JOHNSON, each, unit) for each in EXPONENTS)
+
+
+def check_scale(y: Vector, kind: str, name: str) -> None:
+    """Raise unless labels can be taken to this scale."""
+    if kind == LOG and not np.all(y > 0.0):
+        raise TableError(
+            f"target {shortened(name)!r} holds {np.min(y):g}, and only numbers above 0 have a "
+            "logarithm; use target_transform='yeo-johnson', or 'auto'"
+        )
+
+
+def choose_scale(X: Matrix, y: Vector, trusted: Mask, kind: str, seed: int) -> TargetScale:
+    """The scale on which all labels y, right or wrong, are likeliest.
+
+        log p(t(y) | X) + Σ log t′(y_i) ,
+
+    p that of `labels.mixture` with the kernel that suits it, on some of the labels. As wrong
+    labels may be anywhere, they have little to say. A scale other than the first has to be
+    better by what one parameter costs, ½ log l.
+
+    Parameters
+    ----------
+    X : ndarray of shape (l, d)
+    y : ndarray of shape (l,)
+    trusted : ndarray of shape (l,), bool
+    kind : {"auto", "none", "log", "yeo-johnson"}
+    seed : int
+        Of the labels that are drawn if there are many.
+    """
+    found = list(candidates(y, kind))
+    if len(found) < 2 or len(y) < FEWEST_LABELS or len(np.unique(y)) < 3:
+        return found[0] if found else TargetScale()
+    data = Data(X, y[:, None], np.ones(len(y)), trusted[:, None], several_targets=False)
+    rows = np.random.default_rng(seed).permutation(data.order())[:LOOK_ROWS]
+    levels = [_level(X[rows], y[rows], trusted[rows], scale) for scale in found]
+    levels[0] += 0.5 * np.log(len(rows))
+    return found[int(np.argmax(levels))]
+
+
+def _level(X: Matrix, y: Vector, trusted: Mask, scale: TargetScale) -> float:
+    spread = X.std(axis=0)
+    Z = np.ascontiguousarray((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
+    d = Z.shape[1]
+    part = MovableKernel(Kernel(KERNEL, 1.0 / max(1, d)), Z, 1.0, np.zeros(d, dtype=int))
+    t = scale.forward(y)
+    data = Data(Z, t[:, None], np.ones(len(t)), trusted[:, None], several_targets=False)
+    labels, unit = labels_of(data, fit_intercept=True)
+    try:
+        level = likelihood_of_labels(
+            [Family(KERNEL, (part,), 1)],
+            labels,
+            np.log(np.sort(WIDTH_FACTORS)),
+            np.log(RIDGES),
+            DEFAULT_RULE,
+        )
+    except BreakdownError:
+        return -np.inf
+    return level - len(t) * float(np.log(unit)) + float(np.sum(scale.log_slope(y)))
