@@ -70,7 +70,11 @@ def choose_scale(X: Matrix, y: Vector, trusted: Mask, kind: str, seed: int) -> T
         Of the labels that are drawn if there are many.
     """
     found = list(candidates(y, kind))
-    if len(found) < 2 or len(y) < FEWEST_LABELS or len(np.unique(y)) < 3:
+    times = np.unique(y, return_counts=True)[1]
+    # Of labels most of which are alike, such as no visit to a doctor, the few others would
+    # choose, on whose scale of their own a gross one is none.
+    few = len(y) < FEWEST_LABELS or len(times) < 3 or 2 * times.max() > len(y)
+    if len(found) < 2 or few:
         return found[0] if found else TargetScale()
     data = Data(X, y[:, None], np.ones(len(y)), trusted[:, None], several_targets=False)
     rows = np.random.default_rng(seed).permutation(data.order())[:LOOK_ROWS]

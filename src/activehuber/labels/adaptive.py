@@ -10,7 +10,7 @@ pays by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,9 +45,10 @@ SEARCH_LABELS = 500
 # Of more labels than this, leave-one-out variances are taken once, where Q is approximated; and
 # rounds end when fewer than this share of the labels change.
 MANY_LABELS = 20_000
-# Errors count up to so many scales of the labels where ends are compared.
-FAR = 3.0
 SETTLED = 1e-4
+# Starts are also taken from fits with this ridge, beside a usual kernel value of 1: they hear
+# most of the other labels.
+WIDE_RIDGE = 0.1
 
 
 def adaptive(
@@ -174,28 +175,25 @@ class End:
 
 
 def ranked(ends: Iterable[End], counts: Vector) -> list[End]:
-    """The best first, by the likelihood and the skill of all labels.
+    """Those that predict all labels as well as the best, but for chance; the likeliest first.
 
-    Where most labels are right everywhere, the right ones predict the median of all: an end
-    whose mean absolute error of all labels is above that of dropping the fewest comes last.
+    Labels may seem wrong because they were kept from saying otherwise: an end must predict all
+    labels, right or wrong and each left out, no worse than the best by more than one standard
+    error. Of those that do, the likelihood and the skill of all labels decide.
     """
     found = list(ends)
     sizes = [robust.weighted_median(np.abs(end.judged.errors), counts) for end in found]
     usual = robust.MAD_TO_SIGMA * min((s for s in sizes if s > 0.0), default=1.0)
-
-    def worth(end: End) -> float:
-        return end.judged.level + mixture.skill(end.judged.errors, counts, usual)
-
-    losses = [_mean_absolute_error(end, counts) for end in found]
-    dropped = [float(counts[~end.kept].sum()) for end in found]
-    least = min(loss for loss, out in zip(losses, dropped, strict=True) if out == min(dropped))
-    honest = {id(end): loss <= least for end, loss in zip(found, losses, strict=True)}
-    return sorted(found, key=lambda end: (honest[id(end)], worth(end)), reverse=True)
-
-
-def _mean_absolute_error(end: End, counts: Vector) -> float:
-    """Of all labels; no error counts for more than FAR."""
-    return float(counts @ np.minimum(np.abs(end.judged.errors), FAR)) / float(counts.sum())
+    losses = [mixture.losses(end.judged.errors, usual) for end in found]
+    total = float(counts.sum())
+    best = min(losses, key=lambda loss: float(counts @ loss))
+    fair = []
+    for end, loss in zip(found, losses, strict=True):
+        off = float(counts @ (loss - best)) / total
+        spread = float(counts @ (loss - best - off) ** 2) / total
+        if off <= np.sqrt(spread / total):
+            fair.append((end.judged.level - float(counts @ loss), end))
+    return [end for _, end in sorted(fair, key=lambda pair: pair[0], reverse=True)]
 
 
 class LabelSearch:
@@ -210,6 +208,7 @@ class LabelSearch:
         self.history: list[float] = []
         self.steps = 0
         self.known: dict[bytes, LeaveOneOut] = {}
+        self.judged: dict[bytes, Judgement] = {}
 
     def best_ends(self, kept: Sequence[Mask] | None = None) -> list[End]:
         """Ends of all starts, or of those that are given, the best first."""
@@ -229,6 +228,20 @@ class LabelSearch:
 
     def starts(self) -> Iterator[LeaveOneOut]:
         """Leave-one-out figures to begin with."""
+        yield from self.at_own_ridge()
+        usual = float(np.median(self.problem.gram.diagonal))
+        factor = WIDE_RIDGE * usual / self.ridge
+        if factor < 2.0:
+            return
+        wider = replace(self.problem, alpha=factor * self.problem.alpha)
+        wide = LabelSearch(wider, self.rule, self.trusted)
+        wide.source = wider.gram.inverse_source(wide.mu, border=wider.fit_intercept)
+        for start in wide.at_own_ridge():
+            judged = mixture.judge(start, wide.prior, self.rule, wide.ridge)
+            yield self.fit(judged.kept(self.rule, self.prior) | self.trusted)
+
+    def at_own_ridge(self) -> Iterator[LeaveOneOut]:
+        """Starts from fits with the ridge of the problem."""
         everyone = np.ones(len(self.mu), dtype=bool)
         solution = solve(self.problem, np.inf, source=self.source)
         first = self._figures(solution, np.inf)
@@ -281,19 +294,13 @@ class LabelSearch:
         self.history, self.steps = search.history, self.steps + search.steps
         return starts
 
-    def follow(self, loo: LeaveOneOut, fit: Callable[..., LeaveOneOut] | None = None) -> End:
-        """Judge, fit what is kept, until that stays; on a circle the likeliest of it.
-
-        Parameters
-        ----------
-        fit : callable
-            From labels to keep to leave-one-out figures of all; `fit` below if None.
-        """
+    def follow(self, loo: LeaveOneOut) -> End:
+        """Judge, fit what is kept, until that stays; on a circle the likeliest of it."""
         seen: set[bytes] = set()
         best: End | None = None
         before: Mask | None = None
+        judged = mixture.judge(loo, self.prior, self.rule, self.ridge)
         for turn in range(ROUNDS):
-            judged = mixture.judge(loo, self.prior, self.rule, self.ridge)
             kept = judged.kept(self.rule, self.prior) | self.trusted
             # The first judgement is that of the start, which is no fit to kept labels.
             if turn and (best is None or judged.level > best.judged.level):
@@ -305,8 +312,15 @@ class LabelSearch:
             seen.add(key)
             before = kept
             loo = self.fit(kept, loo if self.is_large and turn else None)
+            judged = self._judge(key, loo)
         assert best is not None
         return best
+
+    def _judge(self, key: bytes, loo: LeaveOneOut) -> Judgement:
+        """All labels by the fit to some; several starts come by the same ones."""
+        if key not in self.judged:
+            self.judged[key] = mixture.judge(loo, self.prior, self.rule, self.ridge)
+        return self.judged[key]
 
     def fit(self, kept: Mask, first: LeaveOneOut | None = None) -> LeaveOneOut:
         """Least squares on the kept labels at the μ of all; leave-one-out for all."""

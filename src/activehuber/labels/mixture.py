@@ -38,12 +38,12 @@ from activehuber.solver.leave_one_out import LeaveOneOut, units
 NOISE_FLOOR = 1e-3
 # Turns of the iteration between probabilities and parameters, and those in which β moves.
 TURNS = 20
-GROWTH_TURNS = (3, 10)
+GROWTH_TURNS = (2, 6)
 # The exponents β that are tried.
 EXPONENTS = np.arange(-12, 13) / 8.0
 # No more of the right labels than this lie inside the median of all.
 MOST_CENTRAL = 0.95
-# Errors beyond so many times the usual size count no more in `skill`.
+# Errors beyond so many times the usual size count no more in `losses`.
 FARTHEST = 60.0
 
 
@@ -154,14 +154,14 @@ class Judgement:
         return replace(self, scale=scale, errors=unit * self.errors)
 
 
-def skill(errors: Vector, counts: Vector, scale: float) -> float:
-    """−Σ log(1 + (e/scale)²): how well all labels, right or wrong, are predicted.
+def losses(errors: Vector, scale: float) -> Vector:
+    """log(1 + (e/scale)²): how badly every label, right or wrong, is predicted.
 
     No label counts for more than a constant. It keeps the choice among fits honest: one that
     calls labels wrong to fit the rest closely pays for those it predicts no longer.
     """
     sizes = np.minimum(np.abs(errors) / scale, FARTHEST)
-    return -float(counts @ np.log1p(sizes**2))
+    return np.log1p(sizes**2)
 
 
 def log_t(squares: Vector, tail: float, variance: Vector | float) -> Vector:
@@ -340,19 +340,14 @@ class _MixtureModel:
         used = self.telling * right
         if float(used.sum()) <= 1e-9 * self.total:  # nothing to tell it by
             return
-        best = -np.inf
-        for exponent in EXPONENTS:
-            growth = np.exp(2.0 * exponent * self.level)
-            shape = self._shape(growth)
-            variance = now.sigma**2
-            for _ in range(2):
-                pull = (rule.right_tail + 1.0) / (
-                    rule.right_tail + self.squares / (variance * shape)
-                )
-                variance = float(used @ (pull * self.squares / shape)) / float(used.sum())
-                variance = max(variance, (NOISE_FLOOR * self.known.spread) ** 2)
-            level = float(used @ log_t(self.squares, rule.right_tail, variance * shape))
-            level -= 0.5 * (exponent / rule.growth) ** 2
-            if level > best:
-                best, now.exponent, chosen = level, float(exponent), growth
-        now.growth = chosen
+        growth = np.exp(2.0 * EXPONENTS[:, None] * self.level)
+        shape = self._shape(growth)
+        variance = np.full((len(EXPONENTS), 1), now.sigma**2)
+        least, total = (NOISE_FLOOR * self.known.spread) ** 2, float(used.sum())
+        for _ in range(2):
+            sizes = self.squares / shape
+            pull = (rule.right_tail + 1.0) / (rule.right_tail + sizes / variance)
+            variance = np.maximum((pull * sizes) @ used / total, least)[:, None]
+        levels = log_t(self.squares, rule.right_tail, variance * shape) @ used
+        best = int(np.argmax(levels - 0.5 * (EXPONENTS / rule.growth) ** 2))
+        now.exponent, now.growth = float(EXPONENTS[best]), growth[best]

@@ -19,7 +19,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.labels import mixture
-from activehuber.labels.adaptive import End, LabelSearch, ranked
+from activehuber.labels.adaptive import WIDE_RIDGE, End, LabelSearch, ranked
 from activehuber.labels.rule import LabelRule
 from activehuber.numerics import robust
 from activehuber.numerics.likelihood import EvidenceByRidge
@@ -30,11 +30,6 @@ from activehuber.solver.leave_one_out import LeaveOneOut
 
 # Turns between the choice of a kernel and the judgement of labels.
 ROUNDS = 6
-# Ends of the search on some labels that are taken to more of them.
-ENDS = 2
-# Starts are also taken from the widest kernel of the kind that all labels choose, at this
-# ridge: it hears most of the other labels.
-WIDE_RIDGE = 0.1
 
 
 @dataclass(frozen=True)
@@ -108,6 +103,7 @@ class JointSearch:
         return self.known[key]
 
     def _starts(self) -> Iterator[tuple[Choice, LeaveOneOut]]:
+        """From the kernel that all labels choose, and from the widest of its kind."""
         everyone = np.ones(len(self.labels), dtype=bool)
         first = self.likeliest(everyone)
         family = self.points[first.place].family
@@ -115,7 +111,7 @@ class JointSearch:
         ridges = np.abs(self.log_ridges - np.log(WIDE_RIDGE))
         wide = Choice(widest, float(self.log_ridges[np.argmin(ridges)]), -np.inf)
         for choice in (first, wide):
-            for start in self._at(choice).starts():
+            for start in self._at(choice).at_own_ridge():
                 yield choice, start
 
     def _follow(self, choice: Choice, loo: LeaveOneOut) -> tuple[Choice, End]:
@@ -238,20 +234,13 @@ def _taken_to_all(
     labels: ObservedLabels,
     first: np.ndarray,
 ) -> tuple[Mask, Mask]:
-    """The labels to keep of all, and of the first ones, by the best of the best ends."""
-    ends = search.best_ends()[:ENDS]
+    """The labels to keep of all, and of the first ones, by the best end."""
+    choice, end = search.best_ends()[0]
     if len(first) == len(labels):
-        return ends[0][1].kept, ends[0][1].kept
-    found: dict[int, tuple[End, Mask]] = {}
-    counts = np.ones(0)
-    for choice, end_first in ends:
-        point = Point(owners[choice.place], search.points[choice.place].theta, choice.log_ridge)
-        problem, _ = problem_of(point.gram(), labels, point.ridge)
-        start = np.zeros(len(labels), dtype=bool)
-        start[first] = end_first.kept
-        more = LabelSearch(problem, search.rule, labels.trusted)
-        end = more.best_ends([start])[0]
-        counts = more.prior.counts
-        found[id(end)] = end, end_first.kept
-    best = ranked([end for end, _ in found.values()], counts)[0]
-    return best.kept, found[id(best)][1]
+        return end.kept, end.kept
+    point = Point(owners[choice.place], search.points[choice.place].theta, choice.log_ridge)
+    problem, _ = problem_of(point.gram(), labels, point.ridge)
+    start = np.zeros(len(labels), dtype=bool)
+    start[first] = end.kept
+    more = LabelSearch(problem, search.rule, labels.trusted)
+    return more.best_ends([start])[0].kept, end.kept
