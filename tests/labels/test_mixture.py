@@ -41,7 +41,7 @@ def test_probabilities_are_those_of_bayes():
     """Built again from what the model says of its parameters, by other code."""
     y, errors, _ = noise_with_wrong_ones()
     model = mixture._MixtureModel(loo_of(errors, 0.5, 2.0), prior_of(y), RULE, 2.0)
-    judged, now = model.judge(), model.now
+    judged, now = model.judge(of_start=False), model.now
     scales = judged.scale.at(np.full(len(y), 0.25), 1.0, y - errors)
     right = (1 - now.share) * stats.t.pdf(errors, 6, scale=scales)
     wrong = now.share * stats.cauchy.pdf(y, loc=now.centre, scale=now.width)
@@ -174,6 +174,18 @@ def test_right_labels_stay(noise):
         y = y + 0.2 * drawn.get(noise, rng.normal(size=300))
         flagged.append(HLRegressor(threshold="adaptive", alpha=1e-3).fit(X, y).removed_.mean())
     assert np.mean(flagged) <= (0.03 if noise == "step" else 0.005)
+
+
+def test_rows_that_say_nothing_make_no_label_wrong_but_absurd_ones():
+    """Hours of work: half of the labels were flagged, since the other half is alike."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(400, 3))
+        alike = rng.random(400) < 0.6
+        y = 7.6 + np.where(alike, 0.05, 0.4) * rng.normal(size=400)
+        y[:8] = 100.0
+        removed = HLRegressor(alpha=1e-3).fit(X, y).removed_
+        assert np.all(removed[:8]) and np.mean(removed[8:]) < 0.03
 
 
 # --- contracts --------------------------------------------------------------------------

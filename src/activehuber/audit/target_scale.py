@@ -27,6 +27,8 @@ TARGET_TRANSFORMS = (AUTO, NONE, LOG, YEO_JOHNSON)
 EXPONENTS = (0.0, 0.5)
 # Fewer labels than this say nothing of a scale.
 FEWEST_LABELS = 20
+# The log of a Bayes factor from which evidence is called very strong.
+VERY_STRONG = 5.0
 # The kernel that is used, the roughest: it follows any target to some extent.
 KERNEL = "laplacian"
 
@@ -58,7 +60,7 @@ def choose_scale(X: Matrix, y: Vector, trusted: Mask, kind: str, seed: int) -> T
 
     p that of `labels.mixture` with the kernel that suits it, on some of the labels. As wrong
     labels may be anywhere, they have little to say. A scale other than the first has to be
-    better by what one parameter costs, ½ log l.
+    better by what one parameter costs, ½ log l, and very strong evidence.
 
     Parameters
     ----------
@@ -79,7 +81,7 @@ def choose_scale(X: Matrix, y: Vector, trusted: Mask, kind: str, seed: int) -> T
     data = Data(X, y[:, None], np.ones(len(y)), trusted[:, None], several_targets=False)
     rows = np.random.default_rng(seed).permutation(data.order())[:LOOK_ROWS]
     levels = [_level(X[rows], y[rows], trusted[rows], scale) for scale in found]
-    levels[0] += 0.5 * np.log(len(rows))
+    levels[0] += VERY_STRONG + 0.5 * np.log(len(rows))
     return found[int(np.argmax(levels))]
 
 

@@ -237,7 +237,7 @@ class LabelSearch:
         wide = LabelSearch(wider, self.rule, self.trusted)
         wide.source = wider.gram.inverse_source(wide.mu, border=wider.fit_intercept)
         for start in wide.at_own_ridge():
-            judged = mixture.judge(start, wide.prior, self.rule, wide.ridge)
+            judged = mixture.judge(start, wide.prior, self.rule, wide.ridge, of_start=True)
             yield self.fit(judged.kept(self.rule, self.prior) | self.trusted)
 
     def at_own_ridge(self) -> Iterator[LeaveOneOut]:
@@ -299,7 +299,7 @@ class LabelSearch:
         seen: set[bytes] = set()
         best: End | None = None
         before: Mask | None = None
-        judged = mixture.judge(loo, self.prior, self.rule, self.ridge)
+        judged = mixture.judge(loo, self.prior, self.rule, self.ridge, of_start=True)
         for turn in range(ROUNDS):
             kept = judged.kept(self.rule, self.prior) | self.trusted
             # The first judgement is that of the start, which is no fit to kept labels.

@@ -31,7 +31,7 @@ from activehuber._typing import Mask, Vector
 from activehuber.labels import flips
 from activehuber.labels.error_scale import ErrorScale
 from activehuber.labels.rule import LabelRule
-from activehuber.numerics.robust import weighted_median
+from activehuber.numerics.robust import weighted_median, weighted_quantile
 from activehuber.solver.leave_one_out import LeaveOneOut, units
 
 # Noise may be this small a share of the scale of the labels before it is taken to be zero.
@@ -43,6 +43,9 @@ GROWTH_TURNS = (2, 6)
 EXPONENTS = np.arange(-12, 13) / 8.0
 # No more of the right labels than this lie inside the median of all.
 MOST_CENTRAL = 0.95
+# Where the rows explain less than this of the size of right labels (of their median deviation),
+# a label is wrong only outside of what labels are anywhere: σ then matches so many errors.
+LEAST_EXPLAINED, NEARLY_ALL = 0.05, 0.9
 # Errors beyond so many times the usual size count no more in `losses`.
 FARTHEST = 60.0
 
@@ -182,17 +185,26 @@ class _Parameters:
     variance: Vector  # of the other right labels
 
 
-def judge(loo: LeaveOneOut, known: LabelPrior, rule: LabelRule, ridge: float) -> Judgement:
+def judge(
+    loo: LeaveOneOut,
+    known: LabelPrior,
+    rule: LabelRule,
+    ridge: float,
+    *,
+    of_start: bool = False,
+) -> Judgement:
     """Every label judged by leave-one-out figures of one fit.
 
     Parameters
     ----------
     ridge : float
         m = 2Sλ.
+    of_start : bool
+        Whether the fit is but a start of a search, which need not explain anything yet.
     """
     if known.two_values is not None:
         return _judge_flips(loo, known, rule, ridge)
-    return _MixtureModel(loo, known, rule, ridge).judge()
+    return _MixtureModel(loo, known, rule, ridge).judge(of_start)
 
 
 def _judge_flips(
@@ -233,6 +245,7 @@ class _MixtureModel:
         self.squares = self.errors**2
         self.rounding = known.step**2 / 12.0
         self.total = float(known.counts.sum())
+        self.central = 0.5
         self.certain = known.trusted | known.common
         self.doubtful = known.counts * ~known.trusted
         everyone = float(self.doubtful.sum())
@@ -249,19 +262,12 @@ class _MixtureModel:
             spread, 0.1, 0.0, 2.0 * spread, 0.0, np.ones_like(level), spread**2 + 0.0 * level
         )
 
-    def judge(self) -> Judgement:
-        right = np.ones_like(self.errors)
-        for turn in range(TURNS):
-            self._match_scale()
-            right, _ = self._probabilities()
-            before = self.now.share
-            self._update(right)
-            if turn in GROWTH_TURNS:
-                self._grow(right)
-            if turn > max(GROWTH_TURNS) and abs(self.now.share - before) < 1e-4:
-                break
-        self._match_scale()
-        right, level = self._probabilities()
+    def judge(self, of_start: bool) -> Judgement:
+        first = replace(self.now)
+        right, level = self._settle()
+        if not (of_start or self._explains(right)):
+            self.now, self.central = first, NEARLY_ALL
+            right, level = self._settle()
         now, rule = self.now, self.rule
         level += rule.wrong_labels * np.log(now.share)
         level += self.usual_right * np.log1p(-now.share)
@@ -281,6 +287,29 @@ class _MixtureModel:
         )
         return Judgement(right, scale, scale.can_judge(self.open), self.errors, float(level))
 
+    def _settle(self) -> tuple[Vector, float]:
+        """Probabilities and parameters that go with each other."""
+        for turn in range(TURNS):
+            self._match_scale()
+            right, _ = self._probabilities()
+            before = self.now.share
+            self._update(right)
+            if turn in GROWTH_TURNS:
+                self._grow(right)
+            if turn > max(GROWTH_TURNS) and abs(self.now.share - before) < 1e-4:
+                break
+        self._match_scale()
+        return self._probabilities()
+
+    def _explains(self, right: Vector) -> bool:
+        """Whether the rows say more of the right labels than their median does."""
+        used = self.telling * right
+        if not np.any(used > 0.0):
+            return True
+        off = np.abs(self.known.y - weighted_median(self.known.y, used))
+        missed = weighted_median(np.abs(self.errors), used)
+        return missed <= (1.0 - LEAST_EXPLAINED) * weighted_median(off, used)
+
     def _shape(self, growth: Vector) -> Vector:
         """h/σ² but for rounding."""
         most = self.now.variance / self.now.sigma**2
@@ -290,12 +319,12 @@ class _MixtureModel:
         return self.now.sigma**2 * self._shape(self.now.growth) + self.rounding
 
     def _match_scale(self) -> None:
-        """σ by the central half of the errors."""
-        inside = min(0.5 / (1.0 - self.now.share), MOST_CENTRAL)
+        """σ by the central half of the errors, or by nearly all of them."""
+        inside = min(self.central / (1.0 - self.now.share), MOST_CENTRAL)
         few = 1.0 + 5.0 / self.total  # a median of few is often too small by chance
         for _ in range(2):  # what is open is bounded in units of σ
             sizes = np.abs(self.errors) / np.sqrt(self._shape(self.now.growth))
-            middle = weighted_median(sizes, self.telling)
+            middle = weighted_quantile(sizes, self.telling, self.central)
             usual = float(stdtrit(self.rule.right_tail, 0.5 + 0.5 * inside))
             sigma = few * middle / usual
             self.now.sigma = max(sigma, NOISE_FLOOR * self.known.spread)

@@ -115,7 +115,7 @@ class JointSearch:
                 yield choice, start
 
     def _follow(self, choice: Choice, loo: LeaveOneOut) -> tuple[Choice, End]:
-        kept = self._judged(choice, loo).kept
+        kept = self._judged(choice, loo, of_start=True).kept
         seen: set[tuple[bytes, int, float]] = set()
         best: tuple[Choice, End] | None = None
         for turn in range(ROUNDS):
@@ -132,9 +132,9 @@ class JointSearch:
         assert best is not None
         return best
 
-    def _judged(self, choice: Choice, loo: LeaveOneOut) -> End:
+    def _judged(self, choice: Choice, loo: LeaveOneOut, *, of_start: bool = False) -> End:
         search = self._at(choice)
-        judged = mixture.judge(loo, search.prior, self.rule, search.ridge)
+        judged = mixture.judge(loo, search.prior, self.rule, search.ridge, of_start=of_start)
         return End(judged.kept(self.rule, search.prior) | self.labels.trusted, judged)
 
     def _near(self, place: int) -> list[int]:
