@@ -43,8 +43,8 @@ GROWTH_TURNS = (2, 6)
 EXPONENTS = np.arange(-12, 13) / 8.0
 # No more of the right labels than this lie inside the median of all.
 MOST_CENTRAL = 0.95
-# Where the rows explain less than this of the size of right labels (of their median deviation),
-# a label is wrong only outside of what labels are anywhere: σ then matches so many errors.
+# Where the rows take less than this share off the size of the errors of a constant, a label is
+# wrong only outside of what labels are anywhere: σ then matches so many errors.
 LEAST_EXPLAINED, NEARLY_ALL = 0.05, 0.9
 # Errors beyond so many times the usual size count no more in `losses`.
 FARTHEST = 60.0
@@ -302,13 +302,19 @@ class _MixtureModel:
         return self._probabilities()
 
     def _explains(self, right: Vector) -> bool:
-        """Whether the rows say more of the right labels than their median does."""
+        """Whether the rows say more of the labels than the median of the right ones does.
+
+        Of right labels in the median, and of all on average: of those held for right alone
+        they always do, since these were kept for being near.
+        """
         used = self.telling * right
         if not np.any(used > 0.0):
             return True
         off = np.abs(self.known.y - weighted_median(self.known.y, used))
-        missed = weighted_median(np.abs(self.errors), used)
-        return missed <= (1.0 - LEAST_EXPLAINED) * weighted_median(off, used)
+        missed, most = np.abs(self.errors), 1.0 - LEAST_EXPLAINED
+        gained = float(self.telling @ (off - missed)) / float(self.telling.sum())
+        usual = weighted_median(missed, used) <= most * weighted_median(off, used)
+        return usual and gained >= LEAST_EXPLAINED * weighted_median(off, self.telling)
 
     def _shape(self, growth: Vector) -> Vector:
         """h/σ² but for rounding."""
@@ -353,7 +359,7 @@ class _MixtureModel:
         around = float(pull @ (known.y - now.centre) ** 2)
         around += rule.usual_labels * known.spread**2
         width = np.sqrt(around / (float(wrong.sum()) + rule.usual_labels))
-        now.width = max(float(width), known.spread)
+        now.width = max(float(width), known.spread, now.sigma)
         used = known.counts - wrong
         all_used = float(used.sum())
         if all_used <= 1e-9 * self.total:  # no label is like another: the first guess stays
