@@ -505,9 +505,9 @@ def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
         diagonal = f'<line class="guide" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>'
     return plot(
         "fit",
-        "Fitted against given",
+        "Expected against given",
         f"On the dashed line both agree.{told}",
-        ("Given", "Fitted"),
+        ("Given", "Expected"),
         axes,
         diagonal + marks,
         LEGEND,
@@ -543,7 +543,7 @@ def _residual_plot(report: Report, lines: dict[str, int]) -> str:
         "residuals",
         "Residuals",
         caption + told,
-        ("Fitted" if by_value else "Label, in the order of the table",
+        ("Expected" if by_value else "Label, in the order of the table",
          "Leave-one-out residual, in σ̂"),
         axes,
         band + marks,
@@ -625,7 +625,7 @@ def _class_table(points: Points) -> str:
         for i, name in enumerate(names)
     )
     return f"""<figure class="fit" aria-labelledby="fit-title">
-<h2 id="fit-title">Fitted against given</h2>
+<h2 id="fit-title">Expected against given</h2>
 <div class="scroll" tabindex="0" role="region" aria-labelledby="fit-title">
 <table class="classes"><thead><tr><th scope="col">Given ↓ expected →</th>{heads}</tr></thead>
 <tbody>{rows}</tbody></table></div>
