@@ -98,7 +98,8 @@ def line(package: str, name: str, target: str, seed: int | None = None) -> str:
     given, expected = labels["given"].to_numpy(), labels["expected"].to_numpy()
     half = 0.5 * (labels["upper"] - labels["lower"]).to_numpy()
     top = given >= np.quantile(given, 0.9)
-    far = np.sum((np.abs(given - expected) > 10.0 * half) & ~flagged)
+    kept = (labels["verdict"] == "kept").to_numpy()
+    far = np.sum((np.abs(given - expected) > 10.0 * half) & kept)
     said = {
         f"{flagged.mean():.0%} flagged": flagged.mean() > 0.25,
         f"{np.sum(half == 0.0)} without width": np.any(half == 0.0),

@@ -48,9 +48,10 @@ def _number_reasons(judged: Verdicts, similar: Similar) -> list[str]:
         else:
             width = f" ± {half:.2g}" if digits is None else f" ± {rough(half)}"
         out.append(f"given {show(given)}, expected {show(expected)}{width}")
-    for i in np.flatnonzero(judged.verdicts == UNJUDGED).tolist():
+    for i in np.flatnonzero((judged.verdicts == UNJUDGED) & ~judged.judged).tolist():
         out[i] += "; the other rows say too little of this one"
-    for i in np.flatnonzero((judged.verdicts == KEPT) & (judged.beyond > FAR_OFF)).tolist():
+    not_flagged = (judged.verdicts == KEPT) | ((judged.verdicts == UNJUDGED) & judged.judged)
+    for i in np.flatnonzero(not_flagged & (judged.beyond > FAR_OFF)).tolist():
         out[i] += "; far off, as some right labels are here"
     if similar.near.shape[1]:
         labels = judged.given[similar.near]

@@ -90,7 +90,10 @@ def _findings(choice: ChosenModel, judged: Verdicts, coverage: float) -> list[st
             )
     if np.any(judged.verdicts == UNJUDGED):
         count = int(np.sum(judged.verdicts == UNJUDGED))
-        out.append(f"{count:,} labels cannot be judged: the other rows say too little there.")
+        out.append(
+            f"{count:,} labels cannot be judged: the other rows say too little there, or they "
+            "are far off, but not much more than right ones may be."
+        )
     chance = 1.0 / max(2, len(judged.classes))
     little = explained < LITTLE_EXPLAINED if not judged.classes else explained < chance + 0.1
     if little:

@@ -18,6 +18,9 @@ from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.prediction import LARGEST, half_width, in_scales
 
 FLAGGED, KEPT, TRUSTED, UNJUDGED = "flagged", "kept", "trusted", "cannot judge"
+# A label that is off by so many half-widths of its interval is not kept, whatever the tails of
+# the noise: nobody can tell.
+TOO_FAR = 10.0
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ class Verdicts:
     def verdicts(self) -> np.ndarray:
         """The words, shape (l,), object: every label points to one of four."""
         words = np.array([KEPT, FLAGGED, TRUSTED, UNJUDGED], dtype=object)
-        kind = np.select([self.trusted, self.flagged, ~self.judged], [2, 1, 3], 0)
+        unsure = ~self.judged | (self.beyond > TOO_FAR)
+        kind = np.select([self.trusted, self.flagged, unsure], [2, 1, 3], 0)
         return words[kind]
 
     @cached_property
@@ -104,11 +108,13 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
         # That of `predict_interval`, each label left out.
         scales = model.result_.evidence[0].loo_scales[rows]
         half = scales * half_width(in_scales(left_out, scales)[~flagged], weights, coverage)
-        beyond = np.abs(in_scales(left_out, half))
         ends = choice.scale.interval(fitted - left_out, half)
         expected, lower, upper = (np.clip(end, -LARGEST, LARGEST) for end in ends)
         middle, _, above = choice.scale.interval(np.median(fitted, keepdims=True), scale)
         usual = float(above[0] - middle[0])
+        # On either scale: on that of the labels a half-width is that of both sides.
+        both = in_scales(left_out, half), in_scales(given - expected, 0.5 * (upper - lower))
+        beyond = np.maximum(*np.abs(both))
     return Verdicts(
         rows=rows,
         given=given.astype(np.float64),
