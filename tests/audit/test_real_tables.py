@@ -34,7 +34,9 @@ def listed(folder):
 @pytest.mark.parametrize("name", UCI)
 def test_the_first_rows_are_those_of_the_library_call(name, tmp_path, data_folder):
     path, X, y, corrupted = corrupted_table(name, tmp_path)
-    assert run(["audit", str(path), "--target", "label", "-o", str(tmp_path / "out")]) == 0
+    as_it_is = ["--target-transform", "none"]
+    out = ["-o", str(tmp_path / "out")]
+    assert run(["audit", str(path), "--target", "label", *as_it_is, *out]) == 0
     lines = listed(tmp_path / "out")
     model = HLRegressorCV().fit(StandardScaler().fit_transform(X), y)
     quality = {int(line["row"]) - 1: float(line["quality"]) for line in lines}
