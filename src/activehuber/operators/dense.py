@@ -8,7 +8,7 @@ Shifted       another μ on top of an existing source, by conjugate gradients
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -76,6 +76,36 @@ def shifted_block(matrix: Matrix, mu: Vector, rows: np.ndarray) -> Matrix:
     block = upper_submatrix(matrix, rows)
     block.flat[:: len(rows) + 1] += mu[rows]
     return block
+
+
+def without_groups(
+    free: Mask,
+    v: Vector,
+    parts: Sequence[np.ndarray],
+    blocks: Callable[[np.ndarray, np.ndarray], tuple[Matrix, Matrix, Matrix]],
+) -> tuple[Vector, Vector]:
+    """M_G v_G and diag M_G; see `protocol`.
+
+    With B the free rows of a group, R its others, P the inverse of A on all free rows, S the
+    Schur complement, W = A_FF⁻¹ Q_FR, and all of them bordered,
+
+        M_BB = P_BB⁻¹ ,   M_BR = M_BB W_B ,   M_RR = S_RR + W_Bᵀ M_BB W_B .
+
+    Parameters
+    ----------
+    blocks : callable
+        P_BB, W_B and S_RR of B and R; the first may be overwritten.
+    """
+    pulls, sizes = np.zeros_like(v), np.zeros_like(v)
+    for part in parts:
+        inner, outer = part[free[part]], part[~free[part]]
+        P, W, S = blocks(inner, outer)
+        M = inverse_in_place(cholesky_in_place(P)) if len(inner) else P
+        pulls[inner] = M @ (v[inner] + W @ v[outer])
+        sizes[inner] = np.diagonal(M)
+        pulls[outer] = S @ v[outer] + W.T @ pulls[inner]
+        sizes[outer] = np.diagonal(S) + np.einsum("ij,ij->j", W, M @ W)
+    return pulls, sizes
 
 
 # --- Q as a matrix ----------------------------------------------------------------------
@@ -218,6 +248,29 @@ class _DenseFactor(ABC):
         inverse, schur = self.direct.plain_diagonals()
         missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
         return inverse - u**2 / total, schur + missed
+
+    def without_groups(
+        self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
+    ) -> tuple[Vector, Vector]:
+        direct = self.direct
+        rows, lower = direct.rows, direct.lower
+        inverse, Q = inverse_in_place(lower.copy(order="F")), self.gram.matrix
+        u, image = self.to_ones if border else (np.zeros_like(v), np.zeros_like(v))
+        total = float(u.sum()) if border else 1.0
+        place = np.cumsum(self.free) - 1
+
+        def blocks(inner: np.ndarray, outer: np.ndarray) -> tuple[Matrix, Matrix, Matrix]:
+            at = place[inner]
+            P = inverse[np.ix_(at, at)] - np.outer(u[inner], u[inner] / total)
+            half = solve_lower(lower, submatrix(Q, outer, rows).T)
+            S = submatrix(Q, outer, outer) + np.diag(self.mu[outer]) - half.T @ half
+            W = solve_lower(lower, half, transposed=True)[at]
+            if border:
+                missed = (1.0 - image[outer]) / total
+                W, S = W + np.outer(u[inner], missed), S + np.outer(total * missed, missed)
+            return P, W, S
+
+        return without_groups(self.free, v, parts, blocks)
 
     @property
     def direct(self) -> Direct:
@@ -481,6 +534,21 @@ class _InverseFactor:
         if len(self.others) == 0:
             return np.empty((0, 0))
         return inverse_in_place(self.lower.copy(order="F"))
+
+    def without_groups(
+        self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
+    ) -> tuple[Vector, Vector]:
+        inverse, others = self.source.inverse, self.others
+        schur = self.schur_complement(border=border)
+        place = np.cumsum(~self.free) - 1
+
+        def blocks(inner: np.ndarray, outer: np.ndarray) -> tuple[Matrix, Matrix, Matrix]:
+            known = submatrix(inverse, inner, others)
+            half = solve_lower(self.lower, known.T)
+            P = submatrix(inverse, inner, inner) - half.T @ half
+            return P, -known @ schur[:, place[outer]], submatrix(schur, *2 * [place[outer]])
+
+        return without_groups(self.free, v, parts, blocks)
 
 
 class Shifted:

@@ -11,6 +11,7 @@ whose matrix is a sum over rows: from one pattern to the next only rows that fli
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -508,6 +509,34 @@ class FeatureFactor:
         to_ones, left = self._ones
         missed = 1.0 - psi @ to_ones
         return out + np.outer(missed, missed / left)
+
+    def without_groups(
+        self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
+    ) -> tuple[Vector, Vector]:
+        """With Z = L⁻¹Ψ_Gᵀ, B the free rows of G, N = I − Z_B diag(1/μ_B) Z_Bᵀ,
+
+        M_G = diag(μ_G) + Zᵀ N⁻¹ Z .
+        """
+        pulls, sizes = np.zeros_like(v), np.zeros_like(v)
+        for part in parts:
+            psi = self.gram.features_at(part)
+            Z = linalg.solve_lower(self.lower, psi.T)
+            if border:
+                to_ones, left = self._ones
+                Z = np.vstack([Z, (1.0 - psi @ to_ones) / np.sqrt(left)])
+            # Of Woodbury's two forms the smaller one; rows that are not free have no weight.
+            root = Z * np.sqrt(self.weight[part])
+            if len(part) < len(Z):
+                N = np.eye(len(part)) - root.T @ root
+                half = linalg.solve_lower(linalg.cholesky_in_place(N), root.T @ Z)
+                C = Z.T @ Z + half.T @ half
+                pull, size = C @ v[part], np.diagonal(C)
+            else:
+                N = np.eye(len(Z)) - root @ root.T
+                half = linalg.solve_lower(linalg.cholesky_in_place(N), Z)
+                pull, size = half.T @ (half @ v[part]), np.einsum("ij,ij->j", half, half)
+            pulls[part], sizes[part] = self.mu[part] * v[part] + pull, self.mu[part] + size
+        return pulls, sizes
 
     def variance(self, gram: FeatureGram, *, border: bool) -> Vector:
         """aᵀ H⁻¹ a on the rows of a Gram matrix of the same features, a = Ψ(x) or (Ψ(x), 1)."""

@@ -10,6 +10,7 @@ A_FF⁻¹ for the rows F that are free in the present pattern. A *gram* holds Q;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -42,6 +43,17 @@ class Factor(Protocol):
 
         Times τ² it is their covariance given the free rows, in a Gaussian process. With a
         border as in `diagonals`.
+        """
+
+    def without_groups(
+        self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
+    ) -> tuple[Vector, Vector]:
+        """M_G v_G and the diagonal of M_G for groups G of rows, M_G what A_GG is to the others:
+
+            M_G = A_GG − Q_GE A_EE⁻¹ Q_EG ,     E the free rows outside of G.
+
+        With a border as in `diagonals`; then some row of E is needed. Returns two arrays of
+        shape (l,), zero for rows that are in no group.
         """
 
 

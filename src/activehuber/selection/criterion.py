@@ -15,6 +15,13 @@ w_i = ∂L/∂e_i, u_i = w_i/D_i and t_i = w_i g_i p_i/D_i², a change dA of the
 
 so one product of matrices gives the slopes for all widths at once. Codes ±1 of classes are
 scored by their `evidence` instead.
+
+Labels of a group B are left out together, e_B = (P_BB)⁻¹ g_B. With w_B = ∂L/∂e_B, u_B =
+(P_BB)⁻¹ w_B, and U and E of one column a group, which hold its u_B and e_B and zeros,
+
+    M = sym( P U EᵀP − P u gᵀ ) ,
+
+in which a label of no group has the column u_i p_i.
 """
 
 from __future__ import annotations
@@ -24,6 +31,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.optimize import minimize
 
 from activehuber._typing import Mask, Matrix, Vector
@@ -39,6 +47,7 @@ from activehuber.numerics.linalg import (
     subtract_outer,
 )
 from activehuber.selection.candidates import Family, Point
+from activehuber.solver.leave_one_out import members
 
 # Where widths and the ridge may be moved.
 WIDTH_RANGE = (1e-4, 1e3)
@@ -62,15 +71,25 @@ class ObservedLabels:
     weights : ndarray of shape (l,)
     trusted : ndarray of shape (l,), bool
     fit_intercept : bool
+    groups : ndarray of shape (l,), int, or None
+        As in `Problem`.
     """
 
     y: Vector
     weights: Vector
     trusted: Mask
     fit_intercept: bool
+    groups: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether there are groups, and more than one."""
+        if self.groups is None:
+            return False
+        return bool(np.any(self.groups < 0) or np.any(self.groups != self.groups[0]))
 
     @property
     def total_weight(self) -> float:
@@ -80,7 +99,11 @@ class ObservedLabels:
     def take(self, rows: np.ndarray) -> ObservedLabels:
         """Some of them."""
         return ObservedLabels(
-            self.y[rows], self.weights[rows], self.trusted[rows], self.fit_intercept
+            self.y[rows],
+            self.weights[rows],
+            self.trusted[rows],
+            self.fit_intercept,
+            None if self.groups is None else self.groups[rows],
         )
 
 
@@ -140,6 +163,8 @@ def criterion(
     P = projected_inverse(
         family.gram(theta, float(np.exp(log_ridge))), mu[:, 0], labels.fit_intercept
     )
+    if labels.in_groups:
+        return _group_criterion(family, labels, theta, mu[:, 0], smoothing, P)
     share = np.minimum(1.0, 1.0 / weights)
     g, D = leave_one_out_parts(P, labels, mu[:, 0])
     errors = g / D
@@ -154,6 +179,101 @@ def criterion(
     slope_ridge = float(np.diagonal(M) @ mu[:, 0]) + explicit
     level = np.log(total / (labels.total_weight * y.shape[1]))
     return level, family.slopes(theta, M), slope_ridge
+
+
+def _group_criterion(
+    family: Family,
+    labels: ObservedLabels,
+    theta: Vector,
+    mu: Vector,
+    smoothing: float,
+    P: Matrix,
+) -> tuple[float, Vector, float]:
+    """`criterion` of one column, groups left out together; see the module's docstring."""
+    share = np.minimum(1.0, 1.0 / labels.weights)
+    g, D = (part[:, 0] for part in leave_one_out_parts(P, labels, mu))
+    parts = members(labels.groups)
+    blocks = [inverse_of(P, part) for part in parts]
+    errors = g / D
+    for part, block in zip(parts, blocks, strict=True):
+        errors[part] = block @ g[part]
+    sizes = np.sqrt(errors**2 + smoothing**2)
+    total = float(labels.weights @ sizes)
+    w = labels.weights * errors / (sizes * total)
+    u = w / D
+    explicit = u * errors * (1.0 - share) / mu
+    alone = np.flatnonzero(labels.groups < 0)
+    columns = np.zeros((len(labels), len(parts) + len(alone)))
+    columns[alone, len(parts) + np.arange(len(alone))] = 1.0
+    for k, (part, block) in enumerate(zip(parts, blocks, strict=True)):
+        u[part], explicit[part], columns[part, k] = block @ w[part], 0.0, 1.0
+    U = columns * (u * np.where(labels.groups < 0, share, 1.0))[:, None]
+    M = multiply(multiply(P, U), np.ascontiguousarray(multiply(P, columns * errors[:, None]).T))
+    M -= np.outer(multiply_symmetric(P, u), g)
+    M = 0.5 * (M + M.T)
+    slope_ridge = float(np.diagonal(M) @ mu) + float(np.sum(explicit))
+    return np.log(total / labels.total_weight), family.slopes(theta, M), slope_ridge
+
+
+def inverse_of(P: Matrix, part: np.ndarray) -> Matrix:
+    """(P_BB)⁻¹ for the rows of a group."""
+    return inverse_in_place(cholesky_in_place(np.ascontiguousarray(P[np.ix_(part, part)])))
+
+
+class GroupsByRidge:
+    """How likely labels are by those of other groups, at many ridges.
+
+    The log density per unit of weight of every label, left out with its group, up to constants,
+
+        −(S log τ² + Σ s_i log h_i) / 2S ,    τ² = Σ s_i e_i²/h_i / S ,
+
+    h_i the variance of e_i for noise of variance m of one unit of weight (see
+    `solver.leave_one_out`). It takes the place of the evidence where groups are given: labels of
+    a group predict each other by what the group has in common, whatever its rows say, and the
+    evidence follows that with narrow kernels. Parameters as in `EvidenceByRidge`.
+    """
+
+    def __init__(self, Q: Matrix, labels: ObservedLabels, *, floor: float) -> None:
+        self.labels, self.floor, self.roots = labels, floor, np.sqrt(labels.weights)
+        scaled = Q * self.roots[:, None] * self.roots
+        values, self.vectors = eigh(scaled, check_finite=False, driver="evd")
+        self.values = np.maximum(values, 0.0)
+        self.parts: list[np.ndarray] = []
+        by_size: dict[int, list[np.ndarray]] = {}
+        for part in members(labels.groups):
+            by_size.setdefault(len(part), []).append(part)
+        self.parts = [np.array(parts) for parts in by_size.values()]
+
+    def at(self, ridge: float) -> float:
+        """Log density per unit of weight."""
+        weights, scaled = self.labels.weights, self.vectors / np.sqrt(self.values + ridge)
+        sums = scaled @ (self.roots @ scaled)
+        pulls = scaled @ ((self.roots * self.labels.y) @ scaled)
+        if self.labels.fit_intercept:
+            total = float(self.roots @ sums)
+            pulls -= sums * (float(self.roots @ pulls) / total)
+            sums = sums / np.sqrt(total)
+        else:
+            sums = np.zeros_like(sums)
+        # Of labels alone, one unit of each is left out.
+        diagonal = weights * (np.einsum("ij,ij->i", scaled, scaled) - sums**2)
+        share = np.minimum(1.0, 1.0 / weights)
+        D = (1.0 - share) * weights / ridge + share * diagonal
+        errors, h = self.roots * pulls / D, np.maximum(1.0, weights) / D
+        for parts in self.parts:
+            Z, ones = scaled[parts], sums[parts]
+            P = Z @ Z.transpose(0, 2, 1) - ones[:, :, None] * ones[:, None, :]
+            try:
+                M = np.linalg.inv(P)
+            except np.linalg.LinAlgError as error:
+                raise BreakdownError("a group leaves nothing to predict it by") from error
+            errors[parts] = np.einsum("gij,gj->gi", M, pulls[parts]) / self.roots[parts]
+            own = np.diagonal(M, axis1=1, axis2=2) - ridge
+            h[parts] = own / weights[parts] + ridge / (weights * share)[parts]
+        h = np.maximum(h, ridge)
+        total = self.labels.total_weight
+        square = max(float(weights @ (errors**2 / h)) / total, self.floor**2 / ridge, TINY)
+        return -0.5 * (float(np.log(square)) + float(weights @ np.log(h)) / total)
 
 
 def evidence(Q: Matrix, labels: ObservedLabels, ridge: float) -> float:

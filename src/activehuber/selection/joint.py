@@ -24,7 +24,7 @@ from activehuber.labels.rule import LabelRule
 from activehuber.numerics import robust
 from activehuber.numerics.likelihood import EvidenceByRidge
 from activehuber.selection.candidates import Family, Point
-from activehuber.selection.criterion import ObservedLabels
+from activehuber.selection.criterion import GroupsByRidge, ObservedLabels
 from activehuber.selection.scoring import problem_of
 from activehuber.solver.leave_one_out import LeaveOneOut
 
@@ -92,13 +92,14 @@ class JointSearch:
         key = (place, kept.tobytes())
         if key not in self.known:
             used = np.flatnonzero(kept)
-            by_ridge = EvidenceByRidge(
-                self.grams[place][np.ix_(used, used)],
-                self.labels.y[used],
-                self.labels.weights[used],
-                border=self.labels.fit_intercept,
-                floor=self.floor,
-            )
+            Q, some = self.grams[place][np.ix_(used, used)], self.labels.take(used)
+            by_ridge: EvidenceByRidge | GroupsByRidge
+            if some.in_groups:
+                by_ridge = GroupsByRidge(Q, some, floor=self.floor)
+            else:
+                by_ridge = EvidenceByRidge(
+                    Q, some.y, some.weights, border=some.fit_intercept, floor=self.floor
+                )
             self.known[key] = [by_ridge.at(float(np.exp(m))) for m in self.log_ridges]
         return self.known[key]
 

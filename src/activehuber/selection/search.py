@@ -33,6 +33,7 @@ from activehuber.selection.scoring import (
     robust_loss,
     robust_scale,
 )
+from activehuber.solver.leave_one_out import members
 
 # The grid of the first look: factors on gamma="scale", and the ridge m = 2Sλ, which is noise
 # variance over signal variance and does not depend on the number of labels.
@@ -380,7 +381,7 @@ def _decide(
     """Among the ends of all moves, by held-out folds."""
     rows = judged.some(DECIDE_ROWS, plan.random_state + 2)
     some, kept = judged.labels.take(rows), judged.kept[rows]
-    folds = folds_of(len(some), plan.random_state)
+    folds = folds_of(len(some), plan.random_state, some.groups)
     seen: list[tuple[Point, Vector]] = []
     for point in ends:
         errors = held_out_errors(point.gram(rows), some, point.ridge, kept, folds)
@@ -460,9 +461,22 @@ def _of_good_labels(errors: Vector, best: Point, labels: ObservedLabels, kept: M
     return errors
 
 
-def folds_of(n: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """At most FOLDS random folds of n rows, as (train, test)."""
+def folds_of(
+    n: int, seed: int, groups: np.ndarray | None = None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """At most FOLDS random folds of n rows, as (train, test); those of a group stay together.
+
+    Groups, the largest first and equal ones at random, go to the fold with the fewest rows.
+    """
     order = np.random.default_rng(seed).permutation(n)
     parts = np.array_split(order, min(FOLDS, n))
+    if groups is not None:
+        units = sorted([*members(groups), *np.flatnonzero(groups < 0)[:, None]], key=min)
+        if len(units) > 1:  # of a part that was drawn
+            units = [units[i] for i in order if i < len(units)]
+            held: list[list[int]] = [[] for _ in range(min(FOLDS, len(units)))]
+            for unit in sorted(units, key=len, reverse=True):
+                min(held, key=len).extend(unit.tolist())
+            parts = [np.array(part) for part in held]
     everyone = np.arange(n)
     return [(np.setdiff1d(everyone, part), np.sort(part)) for part in parts]
