@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from typing import Any
 
@@ -37,21 +38,20 @@ def group_numbers(groups: Any, n_rows: int) -> np.ndarray | None:
         given = {name for name in names if not _is_missing(name)}
     except TypeError:
         raise TypeError("groups must be words or numbers, one a row") from None
-    ranked = sorted(given, key=lambda name: (str(name), type(name).__name__))
-    number = {name: place for place, name in enumerate(ranked)}
+    number = {name: place for place, name in enumerate(sorted(given, key=_rank))}
     return np.array([-1 if _is_missing(name) else number[name] for name in names], dtype=int)
 
 
-def as_given(numbers: np.ndarray | None) -> np.ndarray | None:
+def as_given(groups: np.ndarray | None) -> np.ndarray | None:
     """Numbers of groups as a fit takes them, NaN for rows in none."""
-    return None if numbers is None else np.where(numbers < 0, np.nan, numbers)
+    return None if groups is None else np.where(groups < 0, np.nan, groups)
 
 
-def one_each(numbers: np.ndarray) -> np.ndarray:
+def one_each(groups: np.ndarray) -> np.ndarray:
     """Numbers of groups with one for each row that is in none."""
-    alone = numbers < 0
-    out = numbers.copy()
-    out[alone] = np.max(numbers, initial=-1) + 1 + np.arange(np.count_nonzero(alone))
+    alone = groups < 0
+    out = groups.copy()
+    out[alone] = np.max(groups, initial=-1) + 1 + np.arange(np.count_nonzero(alone))
     return out
 
 
@@ -81,6 +81,12 @@ def warn_of_majority(data: Data) -> None:
                 UserWarning,
                 stacklevel=4,
             )
+
+
+def _rank(name: Any) -> tuple[bool, float, str]:
+    """Numbers by size, then words."""
+    number = isinstance(name, numbers.Real)
+    return not number, float(name) if number else 0.0, str(name)
 
 
 def _is_missing(name: Any) -> bool:

@@ -39,6 +39,8 @@ COARSE_LABELS = 10_000
 COARSE_ROWS_A_FUNCTION = 10
 # Features are made once and held if they need no more than this, else made at every pass.
 HELD_BYTES = 2**29
+# Rows whose features are held at once while groups of them are left out.
+ROWS_OF_GROUPS = 4096
 # Blocks that held features are cut into at least.
 PIECES = 8
 
@@ -513,29 +515,25 @@ class FeatureFactor:
     def without_groups(
         self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
     ) -> tuple[Vector, Vector]:
-        """With Z = L⁻¹Ψ_Gᵀ, B the free rows of G, N = I − Z_B diag(1/μ_B) Z_Bᵀ,
+        """See `protocol`; with Z = L⁻¹Ψ_Gᵀ, bordered, and B the free rows of G.
 
-        M_G = diag(μ_G) + Zᵀ N⁻¹ Z .
+        M_G = diag(μ_G) + Zᵀ N⁻¹ Z ,     N = I − Z_B diag(1/μ_B) Z_Bᵀ .
         """
         pulls, sizes = np.zeros_like(v), np.zeros_like(v)
-        for part in parts:
-            psi = self.gram.features_at(part)
+        ends = np.cumsum([len(part) for part in parts])
+        for number in np.unique(ends // ROWS_OF_GROUPS):
+            here = np.flatnonzero(ends // ROWS_OF_GROUPS == number)
+            batch = [parts[i] for i in here.tolist()]
+            psi = self.gram.features_at(np.concatenate(batch))
             Z = linalg.solve_lower(self.lower, psi.T)
             if border:
                 to_ones, left = self._ones
                 Z = np.vstack([Z, (1.0 - psi @ to_ones) / np.sqrt(left)])
-            # Of Woodbury's two forms the smaller one; rows that are not free have no weight.
-            root = Z * np.sqrt(self.weight[part])
-            if len(part) < len(Z):
-                N = np.eye(len(part)) - root.T @ root
-                half = linalg.solve_lower(linalg.cholesky_in_place(N), root.T @ Z)
-                C = Z.T @ Z + half.T @ half
-                pull, size = C @ v[part], np.diagonal(C)
-            else:
-                N = np.eye(len(Z)) - root @ root.T
-                half = linalg.solve_lower(linalg.cholesky_in_place(N), Z)
-                pull, size = half.T @ (half @ v[part]), np.einsum("ij,ij->j", half, half)
-            pulls[part], sizes[part] = self.mu[part] * v[part] + pull, self.mu[part] + size
+            cuts = np.cumsum([len(part) for part in batch[:-1]])
+            for part, z in zip(batch, np.split(Z, cuts, axis=1), strict=True):
+                pull, size = _posterior(z, self.weight[part], v[part])
+                pulls[part] = self.mu[part] * v[part] + pull
+                sizes[part] = self.mu[part] + size
         return pulls, sizes
 
     def variance(self, gram: FeatureGram, *, border: bool) -> Vector:
@@ -547,3 +545,16 @@ class FeatureFactor:
         if border:
             edge, scale = linalg.solve_lower(self.lower, self.mean), 1.0 / self._ones[1]
         return gram.by_row(squared_norms, (gram.basis, matrix, edge, scale))
+
+
+def _posterior(Z: Matrix, weight: Vector, v: Vector) -> tuple[Vector, Vector]:
+    """C v and diag C of C = Zᵀ (I − Z diag(weight) Zᵀ)⁻¹ Z, by Woodbury's smaller form."""
+    root = Z * np.sqrt(weight)  # rows that are not free have no weight
+    if Z.shape[1] < len(Z):
+        N = np.eye(Z.shape[1]) - root.T @ root
+        half = linalg.solve_lower(linalg.cholesky_in_place(N), np.asfortranarray(root.T @ Z))
+        C = Z.T @ Z + half.T @ half
+        return C @ v, np.diagonal(C)
+    N = np.eye(len(Z)) - root @ root.T
+    half = linalg.solve_lower(linalg.cholesky_in_place(N), np.asfortranarray(Z))
+    return half.T @ (half @ v), np.einsum("ij,ij->j", half, half)

@@ -48,12 +48,10 @@ class Factor(Protocol):
     def without_groups(
         self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
     ) -> tuple[Vector, Vector]:
-        """M_G v_G and the diagonal of M_G for groups G of rows, M_G what A_GG is to the others:
+        """M_G v_G and the diagonal of M_G = A_GG − Q_GE A_EE⁻¹ Q_EG for groups G of rows.
 
-            M_G = A_GG − Q_GE A_EE⁻¹ Q_EG ,     E the free rows outside of G.
-
-        With a border as in `diagonals`; then some row of E is needed. Returns two arrays of
-        shape (l,), zero for rows that are in no group.
+        E are the free rows outside of G; with a border, as in `diagonals`, there must be one.
+        Returns two arrays of shape (l,), zero for rows that are in no group.
         """
 
 

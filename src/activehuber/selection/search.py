@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.selection.candidates import Family, FitWithGraph, MovableKernel, Point
 from activehuber.selection.criterion import (
+    Goal,
     ObservedLabels,
+    criterion,
     evidence,
     improve,
     negative_log_marginal_likelihood,
@@ -249,6 +252,9 @@ def _move_classes(start: Point, labels: ObservedLabels, plan: Plan) -> Point:
     """From the best point of the grid to a better one, first with one width, then with many."""
     rows = _subset(len(labels), CLASS_MOVE_ROWS, plan.random_state + 1)
     some, everyone = labels.take(rows), np.ones(len(rows), dtype=bool)
+    goal: Goal = negative_log_marginal_likelihood
+    if some.in_groups:
+        goal = partial(criterion, smoothing=1.0)  # of codes ±1: nearly squares
     here = start
     for stage, steps in _stages(start, plan):
         wide = stage == "relevance" and len(here.theta) != here.family.one_width_each().n_widths
@@ -259,7 +265,7 @@ def _move_classes(start: Point, labels: ObservedLabels, plan: Plan) -> Point:
             everyone,
             steps,
             move_ridge=plan.move_ridge,
-            goal=negative_log_marginal_likelihood,
+            goal=goal,
             ridge_range=CLASS_RIDGE_RANGE,
         )
         here = replace(there, family=here.family)

@@ -63,8 +63,9 @@ def labels_of(data: Data, fit_intercept: bool) -> tuple[ObservedLabels, float]:
 def codes_of(data: Data, fit_intercept: bool) -> ObservedLabels:
     """Codes of ±1, one column a target."""
     rows = data.labelled[:, 0]
+    groups = None if data.groups is None else data.groups[rows]
     return ObservedLabels(
-        data.y[rows], data.weights[rows], data.trusted[rows, 0], fit_intercept
+        data.y[rows], data.weights[rows], data.trusted[rows, 0], fit_intercept, groups
     )
 
 
