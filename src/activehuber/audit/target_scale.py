@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
+from activehuber.estimators.groups import one_each
 from activehuber.estimators.target_scale import LOG, NONE, YEO_JOHNSON, TargetScale
 from activehuber.fitting.settings import Data
 from activehuber.kernels.kernel import Kernel
@@ -79,7 +80,7 @@ def choose_scale(
     seed : int
         Of the labels that are drawn if there are many.
     groups : ndarray of shape (l,), int, or None
-        As in `Data`.
+        As in `Data`. Of many groups one label each is looked at.
     """
     found = list(candidates(y, kind))
     times = np.unique(y, return_counts=True)[1]
@@ -89,7 +90,12 @@ def choose_scale(
     if len(found) < 2 or few:
         return found[0] if found else TargetScale()
     data = Data(X, y[:, None], np.ones(len(y)), trusted[:, None], groups=groups)
-    rows = np.random.default_rng(seed).permutation(data.order())[:LOOK_ROWS]
+    rows = np.random.default_rng(seed).permutation(data.order())
+    if groups is not None:
+        # Copies of a label would count as so many witnesses.
+        _, first = np.unique(one_each(groups)[rows], return_index=True)
+        rows = rows[np.sort(first)] if len(first) >= FEWEST_LABELS else rows
+    rows = rows[:LOOK_ROWS]
     some = data.with_labels_of(rows)
     levels = [_level(X[rows], some, scale) for scale in found]
     levels[0] += VERY_STRONG + 0.5 * np.log(len(rows))
