@@ -326,6 +326,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Returns
         -------
         ndarray of shape (len(rows),)
+            A model that was read from a file knows no groups.
 
         Examples
         --------

@@ -21,7 +21,7 @@ Labels of a group B are left out together, e_B = (P_BB)⁻¹ g_B. With w_B = ∂
 
     M = sym( P U EᵀP − P u gᵀ ) ,
 
-in which a label of no group has the column u_i p_i.
+to which labels of no group add P diag(t) P as above.
 """
 
 from __future__ import annotations
@@ -162,19 +162,26 @@ def criterion(
     P = projected_inverse(
         family.gram(theta, float(np.exp(log_ridge))), mu[:, 0], labels.fit_intercept
     )
-    if labels.in_groups:
-        return _group_criterion(family, labels, theta, mu[:, 0], smoothing, P)
     share = np.minimum(1.0, 1.0 / weights)
     g, D = leave_one_out_parts(P, labels, mu[:, 0])
-    errors = g / D
-    sizes = np.sqrt(errors**2 + smoothing**2)
+    left = _LeftOut.of(P, g, D, labels, mu[:, 0])
+    sizes = np.sqrt(left.errors**2 + smoothing**2)
     total = float(np.sum(weights * sizes))
-    w = weights * errors / (sizes * total)
-    t = np.sum(w * g * share / D**2, axis=1)
-    M = multiply(P * t, P)
-    pulls = multiply_symmetric(P, w / D) @ g.T
-    M -= 0.5 * (pulls + pulls.T)
-    explicit = float(np.sum(w * g * (1.0 - share) / (mu * D**2)))
+    w = weights * left.errors / (sizes * total)
+    u, alone = w / D, np.ones(len(labels), dtype=bool)
+    for rows, inverse in left.blocks:
+        u[rows], alone[rows] = inverse @ w[rows], False
+    t = u * left.errors * alone[:, None]
+    M = multiply(P * np.sum(t * share, axis=1), P)
+    if not np.all(alone):
+        assert labels.groups is not None
+        columns = np.equal.outer(labels.groups, np.unique(labels.groups[~alone]))
+        for k in range(g.shape[1]):
+            U = multiply(P, columns * u[:, [k]])
+            M += multiply(U, multiply(columns.T * left.errors[:, k], P))
+    M -= multiply_symmetric(P, u) @ g.T
+    M = 0.5 * (M + M.T)
+    explicit = float(np.sum(t * (1.0 - share) / mu))
     slope_ridge = float(np.diagonal(M) @ mu[:, 0]) + explicit
     level = np.log(total / (labels.total_weight * y.shape[1]))
     return level, family.slopes(theta, M), slope_ridge
@@ -206,7 +213,7 @@ class _LeftOut:
         counts = np.maximum(1.0, labels.weights)
         errors, sizes, blocks = g / D, counts / D[:, 0], []
         by_size: dict[int, list[np.ndarray]] = {}
-        for part in members(labels.groups):
+        for part in members(labels.groups if labels.in_groups else None):
             by_size.setdefault(len(part), []).append(part)
         for parts in by_size.values():
             rows = np.array(parts)
@@ -218,41 +225,6 @@ class _LeftOut:
             errors[rows] = M @ g[rows]
             sizes[rows] = np.diagonal(M, axis1=1, axis2=2) + ((counts - 1.0) * mu)[rows]
         return cls(errors, np.maximum(sizes, mu * counts), blocks)
-
-
-def _group_criterion(
-    family: Family,
-    labels: ObservedLabels,
-    theta: Vector,
-    mu: Vector,
-    smoothing: float,
-    P: Matrix,
-) -> tuple[float, Vector, float]:
-    """`criterion` where groups are left out together; see the module's docstring."""
-    assert labels.groups is not None
-    share = np.minimum(1.0, 1.0 / labels.weights)[:, None]
-    g, D = leave_one_out_parts(P, labels, mu)
-    left = _LeftOut.of(P, g, D, labels, mu)
-    sizes = np.sqrt(left.errors**2 + smoothing**2)
-    total = float(np.sum(labels.weights @ sizes))
-    w = labels.weights[:, None] * left.errors / (sizes * total)
-    u, alone = w / D, (labels.groups < 0)[:, None]
-    for rows, M in left.blocks:
-        u[rows] = M @ w[rows]
-    slope_ridge = float(np.sum(alone * u * left.errors * (1.0 - share) / mu[:, None]))
-    unit = np.where(
-        alone[:, 0], labels.groups.max() + 1 + np.arange(len(labels)), labels.groups
-    )
-    columns = np.equal.outer(unit, np.unique(unit))
-    own, M = u * np.where(alone, share, 1.0), np.zeros_like(P)
-    for k in range(g.shape[1]):
-        U, E = columns * own[:, [k]], columns * left.errors[:, [k]]
-        M += multiply(multiply(P, U), np.ascontiguousarray(multiply(P, E).T))
-    M -= multiply_symmetric(P, u) @ g.T
-    M = 0.5 * (M + M.T)
-    slope_ridge += float(np.diagonal(M) @ mu)
-    level = np.log(total / (labels.total_weight * g.shape[1]))
-    return level, family.slopes(theta, M), slope_ridge
 
 
 def levels_at_ridges(
