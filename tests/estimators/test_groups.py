@@ -94,6 +94,22 @@ def test_a_search_chooses_a_kernel_that_tells_of_others(rng):
     assert np.nanmedian(np.abs(alone.held_out_residuals_)) < 0.3
 
 
+@pytest.mark.parametrize("alpha", [1e-12, 1e-8, 1e-4])
+@pytest.mark.parametrize("how", [{}, {"approximation": "nystrom", "n_components": 20}])
+def test_copies_at_a_tiny_alpha_are_left_out_to_many_digits(alpha, how, rng):
+    """What they tell beyond each other is lost in rounding: there it is fitted again."""
+    X, person = np.repeat(rng.normal(size=(20, 2)), 4, axis=0), np.arange(80) // 4
+    y = X[:, 0] + 0.1 * rng.normal(size=80)
+    model = HLRegressor(gamma=0.3, alpha=alpha, threshold=np.inf, random_state=0, **how)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # 1e-12 is not certified to the last digit
+        model.fit(X, y, groups=person)
+    found, again = model.loo_residuals_, model.loo_refit(np.arange(0, 80, 3))
+    assert np.max(np.abs(again)) < 1e3
+    np.testing.assert_allclose(found[::3], again, rtol=1e-3, atol=1e-3)
+    assert np.all(np.isfinite(model.result_.evidence[0].loo_scales))
+
+
 def test_neither_order_nor_units_nor_names_decide(rng):
     X, y, person = visits(rng)
     X[10], y[10] = X[3], y[3]  # a copy in another group

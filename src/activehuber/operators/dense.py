@@ -40,6 +40,8 @@ WELL_PRECONDITIONED = 1.5
 BLOCK = 512
 # From this size on a quarter of the rows is solved first, to guess the pattern.
 COARSE_FROM = 800
+# A group is not left out by way of the inverse where its share is within so many errors of it.
+LOST = 100.0
 # Rows gathered at once.
 GATHER = 32
 
@@ -83,6 +85,7 @@ def without_groups(
     v: Vector,
     parts: Sequence[np.ndarray],
     blocks: Callable[[np.ndarray, np.ndarray], tuple[Matrix, Matrix, Matrix]],
+    rounding: float,
 ) -> tuple[Vector, Vector]:
     """M_G v_G and diag M_G; see `protocol`.
 
@@ -95,12 +98,23 @@ def without_groups(
     ----------
     blocks : callable
         P_BB, W_B and S_RR of B and R; the first may be overwritten.
+    rounding : float
+        The error of P. Of copies at a small μ it is larger than what P_BB says.
     """
     pulls, sizes = np.zeros_like(v), np.zeros_like(v)
     for part in parts:
         inner, outer = part[free[part]], part[~free[part]]
         P, W, S = blocks(inner, outer)
-        M = inverse_in_place(cholesky_in_place(P)) if len(inner) else P
+        if len(inner):
+            try:
+                lower = cholesky_in_place(P)
+            except BreakdownError:
+                lower = np.zeros((1, 1))
+            if np.min(np.diagonal(lower)) ** 2 < LOST * rounding:
+                pulls[part] = sizes[part] = np.nan
+                continue
+            P = inverse_in_place(lower)
+        M = P
         pulls[inner] = M @ (v[inner] + W @ v[outer])
         sizes[inner] = np.diagonal(M)
         pulls[outer] = S @ v[outer] + W.T @ pulls[inner]
@@ -187,8 +201,14 @@ class DenseGram:
         Unlike a Cholesky solve they are not backward stable: the error of Qv grows with the
         square of the condition number, which n·max Q_ii/min μ bounds.
         """
-        bound = len(self.diagonal) * float(np.max(self.diagonal)) / float(np.min(mu))
-        return bound <= WELL_CONDITIONED
+        return self._condition(mu) <= WELL_CONDITIONED
+
+    def rounding(self, mu: Vector) -> float:
+        """A bound on the error of A⁻¹, which is no larger than 1/min μ."""
+        return float(np.finfo(np.float64).eps * self._condition(mu) / np.min(mu))
+
+    def _condition(self, mu: Vector) -> float:
+        return len(self.diagonal) * float(np.max(self.diagonal)) / float(np.min(mu))
 
 
 class _DenseFactor(ABC):
@@ -270,7 +290,7 @@ class _DenseFactor(ABC):
                 W, S = W + np.outer(u[inner], missed), S + np.outer(total * missed, missed)
             return P, W, S
 
-        return without_groups(self.free, v, parts, blocks)
+        return without_groups(self.free, v, parts, blocks, self.gram.rounding(self.mu))
 
     @property
     def direct(self) -> Direct:
@@ -548,7 +568,7 @@ class _InverseFactor:
             P = submatrix(inverse, inner, inner) - half.T @ half
             return P, -known @ schur[:, place[outer]], submatrix(schur, *2 * [place[outer]])
 
-        return without_groups(self.free, v, parts, blocks)
+        return without_groups(self.free, v, parts, blocks, self.gram.rounding(self.mu))
 
 
 class Shifted:

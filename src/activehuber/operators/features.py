@@ -39,6 +39,8 @@ COARSE_LABELS = 10_000
 COARSE_ROWS_A_FUNCTION = 10
 # Features are made once and held if they need no more than this, else made at every pass.
 HELD_BYTES = 2**29
+# A group is not left out by Woodbury's formula where it leaves less than this of any direction.
+LOST = 1e-10
 # Rows whose features are held at once while groups of them are left out.
 ROWS_OF_GROUPS = 4096
 # Blocks that held features are cut into at least.
@@ -550,11 +552,16 @@ class FeatureFactor:
 def _posterior(Z: Matrix, weight: Vector, v: Vector) -> tuple[Vector, Vector]:
     """C v and diag C of C = Zᵀ (I − Z diag(weight) Zᵀ)⁻¹ Z, by Woodbury's smaller form."""
     root = Z * np.sqrt(weight)  # rows that are not free have no weight
-    if Z.shape[1] < len(Z):
-        N = np.eye(Z.shape[1]) - root.T @ root
-        half = linalg.solve_lower(linalg.cholesky_in_place(N), np.asfortranarray(root.T @ Z))
+    few = Z.shape[1] < len(Z)
+    N = np.eye(Z.shape[1]) - root.T @ root if few else np.eye(len(Z)) - root @ root.T
+    try:
+        lower = linalg.cholesky_in_place(N)
+    except linalg.BreakdownError:
+        lower = np.zeros((1, 1))
+    if np.min(np.diagonal(lower)) ** 2 < LOST:
+        return np.full_like(v, np.nan), np.full_like(v, np.nan)
+    half = linalg.solve_lower(lower, np.asfortranarray(root.T @ Z if few else Z))
+    if few:
         C = Z.T @ Z + half.T @ half
         return C @ v, np.diagonal(C)
-    N = np.eye(len(Z)) - root @ root.T
-    half = linalg.solve_lower(linalg.cholesky_in_place(N), np.asfortranarray(Z))
     return half.T @ (half @ v), np.einsum("ij,ij->j", half, half)

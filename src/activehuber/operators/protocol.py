@@ -51,7 +51,8 @@ class Factor(Protocol):
         """M_G v_G and the diagonal of M_G = A_GG − Q_GE A_EE⁻¹ Q_EG for groups G of rows.
 
         E are the free rows outside of G; with a border, as in `diagonals`, there must be one.
-        Returns two arrays of shape (l,), zero for rows that are in no group.
+        Returns two arrays of shape (l,), zero for rows that are in no group, NaN for those of a
+        group whose part in A_FF⁻¹ is lost in rounding.
         """
 
 

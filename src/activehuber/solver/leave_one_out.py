@@ -97,21 +97,18 @@ def _groups_left_out(
     problem: Problem, solution: Solution, residuals: Vector, mu: Vector, threshold: float
 ) -> tuple[Vector, Vector]:
     """e and q of all labels that are in groups, NaN of the others."""
-    free, v = solution.free, solution.v
-    errors, variance = np.full_like(mu, np.nan), problem.gram.diagonal.copy()
-    others = np.count_nonzero(free)
-    closed = []
-    for part in members(problem.groups):
-        told = np.count_nonzero(free[part]) < others or not problem.fit_intercept
-        if solution.factor is not None and told:
-            closed.append(part)
-        else:
-            errors[part] = _refitted(problem, solution, part, threshold)
-    if closed:
-        rows = np.concatenate(closed)
-        pulls, sizes = solution.factor.without_groups(closed, v, border=problem.fit_intercept)
+    free, v, parts = solution.free, solution.v, members(problem.groups)
+    errors, variance = np.full_like(mu, np.nan), np.full_like(mu, np.nan)
+    told, border = np.count_nonzero(free), problem.fit_intercept
+    if solution.factor is not None:
+        some = [p for p in parts if not border or np.count_nonzero(free[p]) < told]
+        pulls, sizes = solution.factor.without_groups(some, v, border=border)
+        rows = np.concatenate(some) if some else np.empty(0, dtype=int)
         errors[rows] = (residuals - mu * v + pulls)[rows]
         variance[rows] = np.maximum(sizes - mu, 0.0)[rows]
+    for part in parts:
+        if np.isnan(errors[part[0]]):
+            errors[part], variance[part] = _refitted(problem, solution, part, threshold)
     return errors, variance
 
 
@@ -173,13 +170,19 @@ def refit_without(problem: Problem, start: Solution, row: int, threshold: float)
     own = np.array([row])
     if groups is not None and groups[row] >= 0:
         own = np.flatnonzero(groups == groups[row])
-    return float(_refitted(problem, start, own, threshold)[own == row][0])
+    return float(_refitted(problem, start, own, threshold)[0][own == row][0])
 
 
-def _refitted(problem: Problem, start: Solution, rows: np.ndarray, threshold: float) -> Vector:
-    """Residuals of the fit without the labels of a group, or one unit of a single label."""
-    if not np.any(problem.active[rows]):
-        return problem.residuals(start)[rows]
+def _refitted(
+    problem: Problem, start: Solution, rows: np.ndarray, threshold: float
+) -> tuple[Vector, Vector]:
+    """e and q from the fit without the labels of a group, or one unit of a single label.
+
+    q is meant for a group, none of which is in use then.
+    """
+    prior = problem.gram.diagonal[rows]
+    if not np.any(problem.active[rows]) and len(rows) == 1:
+        return problem.residuals(start)[rows], prior
     weights, active = problem.weights.copy(), problem.active.copy()
     alone = problem.groups is None or problem.groups[rows[0]] < 0
     if alone and weights[rows[0]] > 1.0:
@@ -187,7 +190,7 @@ def _refitted(problem: Problem, start: Solution, rows: np.ndarray, threshold: fl
     else:
         active[rows] = False
     if not np.any(active):
-        return problem.y[rows]
+        return problem.y[rows], prior
     # α is scaled so that μ = 2Sλ/s keeps its value for the other labels.
     total = float(weights[active].sum())
     without = replace(
@@ -201,4 +204,6 @@ def _refitted(problem: Problem, start: Solution, rows: np.ndarray, threshold: fl
     start = replace(start, v=v, fitted=problem.gram.matvec(v))
     solution = newton.solve(without, threshold, start=start)
     b = without.intercept_for(solution.fitted, threshold)
-    return problem.y[rows] - b - solution.fitted[rows]
+    if solution.factor is not None and not alone:
+        prior = solution.factor.diagonals(border=problem.fit_intercept)[1][rows]
+    return problem.y[rows] - b - solution.fitted[rows], prior
