@@ -21,11 +21,11 @@ class Quick(BaseEstimator):
         self.views = views
         self.alpha = alpha
 
-    def fit(self, X, y, sample_weight=None, trusted=None):
+    def fit(self, X, y, sample_weight=None, trusted=None, groups=None):
         kind = HLClassifier if self.classify else HLRegressor
         self.best_params_ = {"kernel": "laplacian", "alpha": self.alpha}
         model = kind(**self.best_params_, views=self.views)
-        self.best_estimator_ = model.fit(X, y, sample_weight, trusted)
+        self.best_estimator_ = model.fit(X, y, sample_weight, trusted, groups)
         return self
 
 
@@ -332,6 +332,8 @@ def test_warnings_of_the_fit_are_notes(rng):
         ({"ids": [1, 1, *range(2, 8)]}, "rows 1 and 2 both have '1'"),
         ({"ids": [None, *range(7)]}, "row 1 has no id"),
         ({"trusted": [2] * 8}, "trusted must hold"),
+        ({"groups": ["a"] * 8}, "all 8 labels are in one group, .* give finer ones"),
+        ({"groups": ["a", "b"]}, r"groups must hold one group a row, shape \(8,\), got"),
         ({"X": np.ones((8, 2))}, r"no column is left to learn from: x0, x1 \(constant\)"),
         ({"coverage": 1.5}, "coverage"),
     ],
@@ -341,6 +343,48 @@ def test_bad_input_is_one_clear_line(rng, change, message):
     with pytest.raises(TableError, match=message) as caught:
         audit(arguments.pop("X"), arguments.pop("y"), estimator=Quick(), **arguments)
     assert "\n" not in str(caught.value)
+
+
+def make_visits(rng, people=60):
+    """Five visits each, nearly alike; a person is known by the others but roughly."""
+    person = np.repeat([f"p{number}" for number in range(people)], 5)
+    Z = rng.normal(size=(people, 2))
+    own = 8.0 * Z[:, 0] + 5.0 * np.sin(2.0 * Z[:, 1]) + 5.0 * rng.normal(size=people)
+    own[:3] += 60.0
+    X = Z.repeat(5, axis=0) + 0.02 * rng.normal(size=(5 * people, 2))
+    y = own.repeat(5) + 0.5 * rng.normal(size=5 * people)
+    return pd.DataFrame(X, columns=["a", "b"]), y, person
+
+
+def test_a_wrong_value_at_all_visits_is_found_by_other_people():
+    X, y, person = make_visits(np.random.default_rng(0))
+    alone, found = audit(X, y), audit(X, y, groups=person)
+    wrong = set(range(1, 16))
+    rows = set(found.labels["row"][found.labels["verdict"] == "flagged"])
+    assert rows == wrong
+    rows = set(alone.labels["row"][alone.labels["verdict"] == "flagged"])
+    assert not wrong & rows
+    # What it says is about people not seen: less is explained, and less is promised.
+    assert found.summary.explained < 0.9 < alone.summary.explained
+    assert "Every label is judged by other groups only: there are 60." in found.summary.notes
+    labels = found.labels[found.labels["verdict"] == "kept"]
+    inside = (labels["lower"] <= labels["given"]) & (labels["given"] <= labels["upper"])
+    assert 0.85 < inside.mean() <= 1.0
+    assert np.isfinite(found.predict(X[:3])).all(axis=None)
+
+
+def test_similar_rows_are_of_other_groups(rng):
+    X, y, person = make_visits(rng, people=20)
+    y[:15] -= 60.0
+    found = audit(X, y, groups=[None, *person[1:]], estimator=Quick())
+    owner = {"1": "no one's"} | {str(row): person[row - 1] for row in range(2, 101)}
+    for line in found.report.lines:
+        assert len(line.neighbours) == 5
+        assert owner[line.row] not in {owner[near.row] for near in line.neighbours}
+    first = next(line for line in found.report.lines if line.row == "1")
+    assert "p0" in {owner[near.row] for near in first.neighbours}
+    said = "there are 20, and 1 labels that belong to none."
+    assert any(note.endswith(said) for note in found.summary.notes)
 
 
 def test_few_and_constant_labels(rng):

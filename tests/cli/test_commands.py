@@ -112,6 +112,37 @@ def test_id_drop_trusted_and_json(quick, table, tmp_path, capsys):
     assert labels["n005"]["verdict"] == "trusted"
 
 
+def test_group(quick, table, tmp_path, capsys):
+    frame = pd.read_csv(table)
+    frame["site"] = [f"s{number % 9}" for number in range(len(frame))]
+    frame.loc[3, "site"] = None
+    frame.to_csv(table, index=False)
+    arguments = ["audit", str(table), "--target", "price"]
+    out = tmp_path / "out"
+    assert run([*arguments, "--group", "site", "--json", "-o", str(out)]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    said = "judged by other groups only: there are 9, and 1 labels that belong to none."
+    assert any(note.endswith(said) for note in printed["notes"])
+    called = audit(frame.drop(columns=["price", "site"]), frame["price"], groups=frame["site"])
+    expected = [float(label["expected"]) for label in rows_of(out / "labels.csv")]
+    np.testing.assert_allclose(expected, called.labels["expected"], rtol=1e-3)
+    assert not any("site" in note for note in printed["notes"])  # it is no feature
+    model, new = str(out / "model.skops"), tmp_path / "new.csv"
+    frame.drop(columns="site").to_csv(new, index=False)
+    assert run(["predict", model, str(new), "-o", str(tmp_path / "p.csv")]) == 0
+    capsys.readouterr()
+    assert "must be different columns" in fails(
+        capsys, *arguments, "--group", "price", "-o", tmp_path / "none"
+    )
+    assert "--group needs the rows in memory: leave out --engine dask" in fails(
+        capsys, *arguments, "--group", "site", "--engine", "dask", "-o", tmp_path / "none"
+    )
+    frame.assign(site="s").to_csv(table, index=False)
+    assert "all 100 labels are in one group" in fails(
+        capsys, *arguments, "--group", "site", "-o", tmp_path / "none"
+    )
+
+
 def test_trust_is_told(quick, table, tmp_path, capsys):
     frame = pd.read_csv(table)
     frame["ok"] = np.where(np.arange(len(frame)) < 2, "yes", "no")
@@ -284,6 +315,7 @@ def test_cells_and_names_that_are_formulas_are_neutralised(quick, tmp_path, rng)
             "--target cost: there is no such column; the table has",
         ),
         (["data.csv", "--target", "price", "--id", "x"], "--id x: there is no such column"),
+        (["data.csv", "--target", "price", "--group", "x"], "--group x: there is no such"),
         (["data.csv", "--target", "price", "--id", "town"], "is no id: rows"),
         (["data.csv", "--target", "price", "--drop", "x"], "--drop x: there is no such column"),
         (["data.csv", "--target", "price", "--drop", "price"], "this is the target"),
@@ -481,6 +513,7 @@ def test_version_and_help(capsys):
         "--views",
         "--drop",
         "--trusted",
+        "--group",
         "--classify",
         "--approximation",
         "--components",

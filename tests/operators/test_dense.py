@@ -90,6 +90,30 @@ def test_solutions_and_diagonals(name, n, rng):
         assert np.all(inverse[N] == 0) and np.all(schur[F] == 0)
 
 
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("border", [False, True])
+@pytest.mark.parametrize("n", [30, 300])
+def test_what_is_left_without_groups(name, border, n, rng):
+    Q, mu, source = make(name, n, rng, border=border)
+    for share in (0.0, 0.2, 0.7):
+        free = rng.uniform(size=n) >= share
+        v, group = rng.normal(size=n), rng.integers(0, 6, n)
+        parts = [np.flatnonzero(group == k) for k in range(4)]
+        pulls, sizes = source.factor(free).without_groups(parts, v, border=border)
+        for part in parts:
+            E = np.setdiff1d(np.flatnonzero(free), part)
+            A, reach = Q[np.ix_(E, E)] + np.diag(mu[E]), Q[np.ix_(E, part)]
+            if border:
+                ones = np.ones((len(E), 1))
+                A = np.block([[A, ones], [ones.T, np.zeros((1, 1))]])
+                reach = np.vstack([reach, np.ones((1, len(part)))])
+            M = Q[np.ix_(part, part)] + np.diag(mu[part]) - reach.T @ np.linalg.solve(A, reach)
+            np.testing.assert_allclose(pulls[part], M @ v[part], atol=1e-7)
+            np.testing.assert_allclose(sizes[part], np.diag(M), atol=1e-7)
+        rest = group > 3
+        assert np.all(pulls[rest] == 0.0) and np.all(sizes[rest] == 0.0)
+
+
 def test_pivoted_cholesky_finds_the_rank(rng):
     Z = rng.normal(size=(50, 6))
     K = (Z @ Z.T + 1) ** 2

@@ -1,5 +1,7 @@
 """Leave-one-out in closed form, its gradient, and what the search makes of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.linalg import null_space
@@ -121,6 +123,66 @@ def test_errors_of_folds_equal_refits_without_them(fit_intercept, weighted, rng)
         np.testing.assert_allclose(found[part], expected, atol=1e-9)
 
 
+def grouped(given, rng):
+    return replace(given, groups=rng.integers(-1, 7, len(given)))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_groups_are_predicted_by_other_groups(fit_intercept, rng):
+    """The density of errors without the group, from fits without it."""
+    X, y = wiggly(rng, 24)
+    given = grouped(labels(y, np.tile([1.0, 0.5, 2.0], 8), fit_intercept), rng)
+    groups = np.where(given.weights > 1.0, np.maximum(given.groups, 0), given.groups)
+    given, ridge = replace(given, groups=groups), 0.1
+    mu, Q = ridge / given.weights, oracles.gram("rbf", X, gamma=0.3)
+    errors, sizes = np.empty(24), np.empty(24)
+    for i in range(24):
+        own = groups == groups[i] if groups[i] >= 0 else np.arange(24) == i
+        others = np.flatnonzero(~own)
+        n = len(others)
+        A = np.zeros((n + 1, n + 1))
+        A[:n, :n] = Q[np.ix_(others, others)] + np.diag(mu[others])
+        A[:n, n] = A[n, :n] = float(fit_intercept)
+        A[n, n] = 0.0 if fit_intercept else 1.0
+        k = np.append(Q[others, i], float(fit_intercept))
+        v = np.linalg.solve(A, k)
+        errors[i] = y[i] - v[:n] @ y[others]
+        sizes[i] = Q[i, i] - k @ v + mu[i] * max(1.0, given.weights[i])
+    square = np.average(errors**2 / sizes, weights=given.weights)
+    expected = -0.5 * (np.log(square) + np.average(np.log(sizes), weights=given.weights))
+    assert criterion.evidence(Q.copy(), given, ridge) == pytest.approx(expected)
+    found = criterion.levels_at_ridges(Q.copy(), given, [ridge, 5.0], 0.0)
+    assert found[0] == pytest.approx(expected) and found[1] != found[0]
+
+
+def test_the_criterion_of_groups_of_one_is_that_of_labels(rng):
+    X, y = wiggly(rng, 30)
+    members, given = family("rbf", X), labels(y)
+    found = criterion.criterion(members, given, np.zeros(1), -2.0, 0.1)
+    for groups in (np.arange(30), np.where(np.arange(30) < 9, -1, np.arange(30))):
+        other = criterion.criterion(
+            members, replace(given, groups=groups), np.zeros(1), -2.0, 0.1
+        )
+        for one, two in zip(found, other, strict=True):
+            assert one == pytest.approx(two)
+
+
+def test_folds_keep_groups_together(rng):
+    groups = rng.integers(-1, 12, 100)
+    folds = selection.folds_of(100, 0, groups)
+    assert len(folds) == 5
+    assert sorted(np.concatenate([test for _, test in folds])) == list(range(100))
+    for train, test in folds:
+        shared = np.intersect1d(groups[train], groups[test])
+        assert shared.tolist() in ([], [-1])
+        assert 15 <= len(test) <= 25
+    # By their rows, not by their numbers; and a part drawn from one group has folds too.
+    renamed = np.where(groups < 0, -1, 11 - groups)
+    for one, two in zip(folds, selection.folds_of(100, 0, renamed), strict=True):
+        np.testing.assert_array_equal(one[1], two[1])
+    assert len(selection.folds_of(30, 0, np.zeros(30, dtype=int))) == 5
+
+
 # --- the gradient -----------------------------------------------------------------------
 
 
@@ -128,10 +190,12 @@ def test_errors_of_folds_equal_refits_without_them(fit_intercept, weighted, rng)
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("columns", [1, 3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_slopes_equal_finite_differences(kernel, many, columns, fit_intercept, rng):
+@pytest.mark.parametrize("groups", [False, True])
+def test_slopes_equal_finite_differences(kernel, many, columns, fit_intercept, groups, rng):
     X, y = wiggly(rng, 40)
     Y = y if columns == 1 else np.sign(rng.normal(size=(40, columns)))
     given = labels(Y, rng.integers(1, 4, 40).astype(float), fit_intercept)
+    given = grouped(given, rng) if groups else given
     members = family(kernel, X)
     members = members.one_width_each() if many else members
     z = np.append(0.3 * rng.normal(size=members.n_widths), -2.0)

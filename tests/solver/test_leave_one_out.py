@@ -12,6 +12,7 @@ from activehuber.solver import newton
 from activehuber.solver.leave_one_out import (
     LeaveOneOut,
     leave_one_out,
+    members,
     refit_without,
     rough_leave_one_out,
     units,
@@ -103,6 +104,74 @@ def test_variances_are_those_of_a_gaussian_process(intercept):
     rest = ~solution.free
     np.testing.assert_allclose(loo.variance[rest], expected[rest], rtol=1e-7)
     np.testing.assert_allclose(loo.inflation**2, 1.0 + loo.variance / loo.ridge)
+
+
+# --- groups -------------------------------------------------------------------------------
+
+GROUPS = np.array([0, 0, -1, 1, 2, 1, 2, 2, -1, 3] * 3)
+
+
+def in_groups(xi, *, groups=GROUPS, **how):
+    problem, solution = weighted(xi, **how)
+    return replace(problem, groups=groups), solution
+
+
+def mates(groups, row):
+    return np.flatnonzero(groups == groups[row]) if groups[row] >= 0 else np.array([row])
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("xi", [0.4, np.inf])
+def test_groups_are_left_out_as_in_fits_without_them(intercept, xi):
+    problem, solution = in_groups(xi, intercept=intercept)
+    loo, exact = closed_form(problem, solution, xi), 0
+    for part in (mates(GROUPS, i) for i in (0, 3, 4, 9)):
+        active = problem.active.copy()
+        active[part] = False
+        kept = problem.weights[active].sum()
+        alpha = problem.alpha * problem.total_weight / kept  # keeps μ of the others
+        fit = newton.solve(replace(problem, active=active, alpha=alpha), xi)
+        wanted = (problem.y - fit.intercept - fit.fitted)[part]
+        again = [refit_without(problem, solution, i, xi) for i in part]
+        np.testing.assert_allclose(again, wanted, atol=1e-8)
+        if np.array_equal(fit.free[active], solution.free[active]):
+            np.testing.assert_allclose(loo.residuals[part], wanted, atol=1e-8)
+            exact += 1
+        # The variance is that of a Gaussian process of the free labels of other groups.
+        use = solution.free.copy()
+        use[part] = False
+        K, unit = problem.gram.matrix, problem.mu
+        A = K[np.ix_(use, use)] + np.diag(unit[use])
+        inverse = np.linalg.inv(A)
+        for i in part:
+            q = K[i, i] - K[i, use] @ inverse @ K[use, i]
+            if intercept:
+                q += (1.0 - inverse.sum(axis=0) @ K[use, i]) ** 2 / inverse.sum()
+            assert loo.variance[i] == pytest.approx(q, rel=1e-7)
+    assert exact >= (1 if np.isfinite(xi) else 4)
+    plain = closed_form(*weighted(xi, intercept=intercept), xi)  # its factor is used up
+    alone = GROUPS < 0
+    np.testing.assert_array_equal(loo.residuals[alone], plain.residuals[alone])
+    np.testing.assert_array_equal(loo.variance[alone], plain.variance[alone])
+    np.testing.assert_allclose(loo.ridge, plain.ridge)
+
+
+def test_a_group_with_every_free_label_is_fitted_without():
+    """All labels in use are one group's: without them nothing is known but the centre."""
+    groups = np.where(np.arange(30) < 20, 0, 1)
+    problem, _ = in_groups(np.inf, groups=groups)
+    problem = problem.using(np.arange(30) < 20)
+    solution = newton.solve(problem, np.inf)
+    loo = closed_form(problem, solution, np.inf)
+    np.testing.assert_array_equal(loo.residuals[:20], problem.y[:20])
+    np.testing.assert_array_equal(loo.variance[:20], problem.gram.diagonal[:20])
+    np.testing.assert_allclose(loo.residuals[20:], problem.residuals(solution)[20:])
+
+
+def test_members():
+    found = members(np.array([2, -1, 0, 2, -1, 0, 5]))
+    assert [part.tolist() for part in found] == [[2, 5], [0, 3], [6]]
+    assert members(None) == [] and members(np.array([-1, -1])) == []
 
 
 def test_with_fewer_than_two_labels_free_it_is_fitted_again():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from activehuber._typing import Mask, Matrix
+from activehuber._typing import Matrix
 from activehuber.audit.inputs import Encoded, Options, Progress, views_of_features
 from activehuber.audit.target_scale import AUTO, check_scale, choose_scale
 from activehuber.data.rows import ArrayRows, Rows, WatchedRows
@@ -106,11 +106,11 @@ def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
             seen, some = (X.take(rows), rows) if again else (_array(X), slice(None))
             scale = TargetScale()
             if kind != NONE:
-                scale = _scale_of(seen, labels.values[some], table.trusted[some], kind, options)
+                scale = _scale_of(seen, table, some, kind, options)
                 values = scale.forward(labels.values)
                 table = replace(table, labels=replace(labels, values=values))
             selection = clone(estimator).fit(
-                seen, table.labels.values[some], trusted=table.trusted[some]
+                seen, table.labels.values[some], **_judged_by(table, some)
             )
             model = getattr(selection, "best_estimator_", selection)
             if again:
@@ -137,21 +137,29 @@ def _transform_of(options: Options) -> str:
     return NONE if kind is None or options.classify or own else kind
 
 
-def _scale_of(
-    X: Matrix, values: np.ndarray, trusted: Mask, kind: str, options: Options
-) -> TargetScale:
-    """The scale on which the target is fitted, by some of its rows."""
+def _judged_by(table: Encoded, some: Any) -> dict[str, Any]:
+    """What else a fit to some rows is told; an estimator may know no groups."""
+    groups = table.fit_groups
+    own = {} if groups is None else {"groups": groups[some]}
+    return {"trusted": table.trusted[some], **own}
+
+
+def _scale_of(X: Matrix, table: Encoded, some: Any, kind: str, options: Options) -> TargetScale:
+    """The scale on which the target is fitted, by some of its rows, which are X."""
+    values, trusted = table.labels.values[some], table.trusted[some]
     given = ~np.isnan(values)
-    return choose_scale(X[given], values[given], trusted[given], kind, options.random_state)
+    own = None if table.groups is None else table.groups[some][given]
+    seed = options.random_state
+    return choose_scale(X[given], values[given], trusted[given], kind, seed, own)
 
 
 def _fit_to_all(
     model: Any, table: Encoded, approximation: str | None, options: Options
 ) -> None:
     """Fit with the parameters chosen; blocks of rows at a time if that is asked for."""
-    labels, trusted = table.labels.values, table.trusted
+    labels, told = table.labels.values, _judged_by(table, slice(None))
     if approximation is None:
-        model.fit(_array(table.rows), labels, trusted=trusted)
+        model.fit(_array(table.rows), labels, **told)
         return
     if "approximation" not in model.get_params(deep=False):
         raise TableError(
@@ -163,7 +171,7 @@ def _fit_to_all(
         random_state=options.random_state,
     )
     watch = _Progress(options.tell)
-    model.fit(WatchedRows(table.rows, watch.pass_begins), labels, trusted=trusted)
+    model.fit(WatchedRows(table.rows, watch.pass_begins), labels, **told)
     _ = model.label_quality_
     watch.tell = None  # the model keeps its rows, not who watched them
 

@@ -20,10 +20,11 @@ from activehuber.data.columns import words_of
 from activehuber.data.encoding import TableFeatures
 from activehuber.data.parsing import has_thousands, offending, read_numbers
 from activehuber.data.rows import Rows
+from activehuber.estimators.groups import as_given, check_groups, group_numbers
 from activehuber.estimators.splitters import is_missing
 from activehuber.estimators.target_scale import NONE
 from activehuber.kernels.feature_maps import APPROXIMATION_NAMES
-from activehuber.runtime.messages import TableError, like, listed, shortened
+from activehuber.runtime.messages import TableError, first_line, like, listed, shortened
 from activehuber.views import View
 
 if TYPE_CHECKING:
@@ -202,6 +203,17 @@ def check_trusted(trusted: Any, n_rows: int) -> Mask:
     return mask.astype(bool)
 
 
+def check_row_groups(groups: Any, labels: TargetColumn) -> np.ndarray | None:
+    """Groups as numbers, −1 for a row in none, shape (n,); None if there are none."""
+    try:
+        numbers = group_numbers(groups, len(labels.given))
+        if numbers is not None:
+            check_groups(numbers, labels.given[:, None])
+    except (TypeError, ValueError) as error:
+        raise TableError(first_line(error)) from None
+    return numbers
+
+
 def row_names(ids: Any, n_rows: int) -> tuple[np.ndarray, str]:
     """The names of the rows, their numbers from 1 if None, and what the names are called."""
     if ids is None:
@@ -256,6 +268,8 @@ class Encoded:
         A hash of the table.
     frame : pandas.DataFrame or None
         Its cells as they came; None where they are far away.
+    groups : ndarray of shape (n,), int, or None
+        As in `fitting.settings.Data`.
     """
 
     features: TableFeatures
@@ -266,6 +280,12 @@ class Encoded:
     id_name: str
     digest: str
     frame: pd.DataFrame | None = None
+    groups: np.ndarray | None = None
+
+    @property
+    def fit_groups(self) -> np.ndarray | None:
+        """Groups as `fit` takes them."""
+        return as_given(self.groups)
 
 
 def views_of_features(views: Sequence[View], features: TableFeatures) -> list[View]:

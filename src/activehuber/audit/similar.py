@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from activehuber._typing import Matrix, Vector
+from activehuber._typing import Mask, Matrix, Vector
 from activehuber.audit.inputs import Options
 from activehuber.audit.verdicts import Verdicts
 from activehuber.data.rows import Rows, blas_threads, one_blas_thread
+from activehuber.estimators.groups import one_each
 from activehuber.estimators.regressor import HLRegressor
 
 # Most similar rows that are named.
@@ -44,8 +45,14 @@ class Similar:
     notes: tuple[str, ...] = ()
 
 
-def similar_rows(model: HLRegressor, X: Rows, judged: Verdicts, options: Options) -> Similar:
-    """For the worst labels the labels in use most similar to them."""
+def similar_rows(
+    model: HLRegressor,
+    X: Rows,
+    judged: Verdicts,
+    groups: np.ndarray | None,
+    options: Options,
+) -> Similar:
+    """For the worst labels the labels in use most similar to them, of other groups."""
     wanted = judged.order[:MOST_EXPLAINED]
     pool = np.flatnonzero(~judged.flagged)
     notes: tuple[str, ...] = ()
@@ -56,20 +63,24 @@ def similar_rows(model: HLRegressor, X: Rows, judged: Verdicts, options: Options
             f"Similar rows were looked for among {MOST_COMPARED:,} labels drawn at random, "
             f"for the {len(wanted):,} worst labels.",
         )
-    k = min(N_NEIGHBOURS, max(0, len(pool) - 1))
+    # Without groups every label is one of its own.
+    number = np.arange(len(judged.rows))
+    if groups is not None:
+        number = one_each(groups)[judged.rows]
+    most = int(np.max(np.unique(number[pool], return_counts=True)[1], initial=0))
+    k = min(N_NEIGHBOURS, max(0, len(pool) - most))
     if k == 0:
         nothing = np.empty((len(wanted), 0))
         return Similar(wanted, nothing.astype(int), nothing)
     kernel = _SumOfKernels(model, X.take(judged.rows[pool]))
     asked = X.take(judged.rows[wanted])
-    in_pool = np.full(len(judged.rows), -1)
-    in_pool[pool] = np.arange(len(pool))
     size = max(1, (1 << 20) // len(pool))
     starts = range(0, len(wanted), size)
 
     def nearest(start: int) -> tuple[np.ndarray, Matrix]:
         here = slice(start, start + size)
-        return kernel.nearest(asked[here], in_pool[wanted[here]], k)
+        own = number[wanted[here], None] == number[pool]
+        return kernel.nearest(asked[here], own, k)
 
     with one_blas_thread(), ThreadPoolExecutor(blas_threads()) as threads:
         found = list(threads.map(nearest, starts))
@@ -93,16 +104,15 @@ class _SumOfKernels:
             out += share * view.kernel.diagonal(view.select(X))
         return np.sqrt(np.maximum(out, 0.0))
 
-    def nearest(self, X: Matrix, own_place: np.ndarray, k: int) -> tuple[np.ndarray, Matrix]:
-        """Places of the k most similar rows and how similar they are, each of shape (n, k)."""
+    def nearest(self, X: Matrix, own: Mask, k: int) -> tuple[np.ndarray, Matrix]:
+        """Places of the k most similar rows but its own, and how similar, of shape (n, k)."""
         block = np.zeros((len(X), len(self.rows)))
         for view, share in self.shares:
             for rows, part in view.kernel.blocks(view.select(X), view.select(self.rows)):
                 block[rows] += share * part
         if np.ptp(self.norms) > 0.0:
             np.divide(block, self.norms, out=block, where=self.norms > 0.0)
-        among = own_place >= 0
-        block[np.flatnonzero(among), own_place[among]] = -np.inf
+        block[own] = -np.inf
         best = _largest(block, k)
         values = np.take_along_axis(block, best, axis=1)
         norms = self.norms_of(X) * (1.0 if np.ptp(self.norms) > 0.0 else self.norms[0])

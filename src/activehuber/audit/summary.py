@@ -51,7 +51,12 @@ def summarise(
         explained=explained,
         parameters=choice.parameters,
         findings=tuple(_findings(choice, judged, options.coverage)),
-        notes=(*table.features.sentences_, *filter(None, notes), *choice.notes),
+        notes=(
+            *table.features.sentences_,
+            *_on_groups(table),
+            *filter(None, notes),
+            *choice.notes,
+        ),
         settings=_settings(choice, table, options),
     )
 
@@ -122,6 +127,15 @@ def _alarms(judged: Verdicts) -> list[str]:
                 "tell this class from the others. Look at ten of them first."
             )
     return out
+
+
+def _on_groups(table: Encoded) -> list[str]:
+    if table.groups is None:
+        return []
+    own = table.groups[table.labels.given]
+    count, alone = len(np.unique(own[own >= 0])), int(np.count_nonzero(own < 0))
+    more = f", and {alone:,} labels that belong to none" if alone else ""
+    return [f"Every label is judged by other groups only: there are {count:,}{more}."]
 
 
 def _on_approximation(regressor: HLRegressor) -> list[str]:

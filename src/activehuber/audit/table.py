@@ -23,6 +23,7 @@ from activehuber.audit.inputs import (
     Progress,
     TargetColumn,
     check_coverage,
+    check_row_groups,
     check_trusted,
     hash_of,
     row_names,
@@ -218,6 +219,7 @@ def audit(
     y: Any,
     *,
     trusted: Any = None,
+    groups: Any = None,
     ids: Any = None,
     classify: bool = False,
     views: Sequence[View] | None = None,
@@ -243,6 +245,10 @@ def audit(
         Labels; NaN or None where there is none.
     trusted : array-like of shape (n_rows,), bool, default=None
         Labels that are right.
+    groups : array-like of shape (n_rows,), default=None
+        What each row belongs to, such as a patient, a site or a film: a label is judged by
+        the labels of other groups only, since near copies vouch for each other. NaN, None and
+        empty text are groups of their own. Leave the column out of X.
     ids : array-like of shape (n_rows,), default=None
         Names of the rows, all different; their numbers from 1 if None.
     classify : bool, default=False
@@ -293,12 +299,13 @@ def audit(
     frame = as_frame(X)
     labels = TargetColumn.read(y, len(frame), classify=classify, name=target)
     mask = check_trusted(trusted, len(frame))
+    own = check_row_groups(groups, labels)
     names, id_name = row_names(ids, len(frame))
     options.tell(0.02, "making numbers of the columns")
     features = TableFeatures().fit(frame)
     rows = ArrayRows(features.transform(frame))
     digest = data_hash or hash_of(frame, labels)
-    encoded = Encoded(features, rows, labels, mask, names, id_name, digest, frame)
+    encoded = Encoded(features, rows, labels, mask, names, id_name, digest, frame, own)
     found = audit_encoded(encoded, options)
     if not comes_from(X, "polars"):
         return found
@@ -316,7 +323,7 @@ def audit_encoded(table: Encoded, options: Options) -> Audit:
         left_at, drawn, note = follow_path(choice.regressor, table.labels)
         options.tell(0.8, "looking for similar rows")
         judged = judge(choice, table, options.coverage)
-        similar = similar_rows(choice.regressor, table.rows, judged, options)
+        similar = similar_rows(choice.regressor, table.rows, judged, table.groups, options)
         options.tell(0.9, "predicting what is missing")
         rest = predictions_table(choice, table, options.coverage)
     options.tell(0.95, "writing it down")

@@ -6,10 +6,12 @@ labels, features of some of them -> candidates -> the one under which all labels
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
+from activehuber.estimators.groups import one_each
 from activehuber.estimators.target_scale import LOG, NONE, YEO_JOHNSON, TargetScale
 from activehuber.fitting.settings import Data
 from activehuber.kernels.kernel import Kernel
@@ -53,7 +55,14 @@ def check_scale(y: Vector, kind: str, name: str) -> None:
         )
 
 
-def choose_scale(X: Matrix, y: Vector, trusted: Mask, kind: str, seed: int) -> TargetScale:
+def choose_scale(
+    X: Matrix,
+    y: Vector,
+    trusted: Mask,
+    kind: str,
+    seed: int,
+    groups: np.ndarray | None = None,
+) -> TargetScale:
     """The scale on which all labels y, right or wrong, are likeliest.
 
         log p(t(y) | X) + Σ log t′(y_i) ,
@@ -70,6 +79,8 @@ def choose_scale(X: Matrix, y: Vector, trusted: Mask, kind: str, seed: int) -> T
     kind : {"auto", "none", "log", "yeo-johnson"}
     seed : int
         Of the labels that are drawn if there are many.
+    groups : ndarray of shape (l,), int, or None
+        As in `Data`. Of many groups one label each is looked at.
     """
     found = list(candidates(y, kind))
     times = np.unique(y, return_counts=True)[1]
@@ -78,21 +89,27 @@ def choose_scale(X: Matrix, y: Vector, trusted: Mask, kind: str, seed: int) -> T
     few = len(y) < FEWEST_LABELS or len(times) < 3 or 2 * times.max() > len(y)
     if len(found) < 2 or few:
         return found[0] if found else TargetScale()
-    data = Data(X, y[:, None], np.ones(len(y)), trusted[:, None], several_targets=False)
-    rows = np.random.default_rng(seed).permutation(data.order())[:LOOK_ROWS]
-    levels = [_level(X[rows], y[rows], trusted[rows], scale) for scale in found]
+    data = Data(X, y[:, None], np.ones(len(y)), trusted[:, None], groups=groups)
+    rows = np.random.default_rng(seed).permutation(data.order())
+    if groups is not None:
+        # Copies of a label would count as so many witnesses.
+        _, first = np.unique(one_each(groups)[rows], return_index=True)
+        rows = rows[np.sort(first)] if len(first) >= FEWEST_LABELS else rows
+    rows = rows[:LOOK_ROWS]
+    some = data.with_labels_of(rows)
+    levels = [_level(X[rows], some, scale) for scale in found]
     levels[0] += VERY_STRONG + 0.5 * np.log(len(rows))
     return found[int(np.argmax(levels))]
 
 
-def _level(X: Matrix, y: Vector, trusted: Mask, scale: TargetScale) -> float:
+def _level(X: Matrix, data: Data, scale: TargetScale) -> float:
     spread = X.std(axis=0)
     Z = np.ascontiguousarray((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
     d = Z.shape[1]
     part = MovableKernel(Kernel(KERNEL, 1.0 / max(1, d)), Z, 1.0, np.zeros(d, dtype=int))
+    y = data.y[:, 0]
     t = scale.forward(y)
-    data = Data(Z, t[:, None], np.ones(len(t)), trusted[:, None], several_targets=False)
-    labels, unit = labels_of(data, fit_intercept=True)
+    labels, unit = labels_of(replace(data, X=Z, y=t[:, None]), fit_intercept=True)
     try:
         level = likelihood_of_labels(
             [Family(KERNEL, (part,), 1)],

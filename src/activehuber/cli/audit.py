@@ -64,6 +64,13 @@ def audit_command(
         str | None,
         typer.Option(help="The column that says which labels are right (yes or no)."),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="The column of what rows belong to (patient, site, film): a label is judged "
+            "by other groups only."
+        ),
+    ] = None,
     classify: Annotated[bool, typer.Option("--classify", help="Labels are classes.")] = False,
     approximation: Annotated[
         str,
@@ -104,6 +111,8 @@ def audit_command(
     """Flag the doubtful labels; write labels, predictions, a page and the model."""
     started = time.perf_counter()
     _check_engine(engine, scheduler)
+    if engine == "dask" and group is not None:
+        raise TableError("--group needs the rows in memory: leave out --engine dask")
     asked = _Asked(
         table,
         target,
@@ -111,6 +120,7 @@ def audit_command(
         views,
         drop or [],
         trusted,
+        group,
         classify,
         approximation,
         components,
@@ -145,6 +155,7 @@ class _Asked:
     views: Path | None
     drop: list[str]
     trusted: str | None
+    group: str | None
     classify: bool
     approximation: str
     components: int
@@ -153,7 +164,8 @@ class _Asked:
     @property
     def as_text(self) -> list[str]:
         """Columns whose cells are kept as they are written."""
-        named = (self.identity, self.target if self.classify else None, self.trusted)
+        classes = self.target if self.classify else None
+        named = (self.identity, classes, self.trusted, self.group)
         return [name for name in named if name]
 
     def features_of(self, columns: Sequence[str], repeated: Collection[str] = ()) -> list[str]:
@@ -163,6 +175,7 @@ class _Asked:
             ("--target", self.target),
             ("--id", self.identity),
             ("--trusted", self.trusted),
+            ("--group", self.group),
         ]
         for option, name in [*roles, *(("--drop", name) for name in unwanted)]:
             if name is None:
@@ -174,7 +187,7 @@ class _Asked:
                 raise TableError(f"{option} {name}: several columns have this name; rename one")
         used = [name for _, name in roles if name is not None]
         if len(set(used)) < len(used):
-            raise TableError("--target, --id and --trusted must be different columns")
+            raise TableError("--target, --id, --trusted and --group must be different columns")
         if self.target in unwanted:
             raise TableError(f"--drop {self.target}: this is the target")
         without = {*used, *unwanted}
@@ -223,6 +236,7 @@ def _audit_file(asked: _Asked, tell: Callable[[float, str], None]) -> Audit:
         frame[wanted],
         frame[asked.target],
         trusted=None if trusted is None else mask_of_words(frame[trusted], trusted),
+        groups=None if asked.group is None else frame[asked.group],
         ids=None if identity is None else frame[identity],
         data_hash=table.digest,
         **options,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -159,12 +159,12 @@ class HLClassifier(ClassifierMixin, ViewParameters):
     ):
         self._keep(locals())
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any, groups: Any) -> None:
         X, y = checked_rows(X, y, self)
         classes, own = _read_classes(y)
         check_consistent_length(X, own)
         rates = _check_rates(self.noise_rates, len(classes))
-        labels = _CodedLabels.of(own, len(classes), sample_weight)
+        labels = replace(_CodedLabels.of(own, len(classes), sample_weight), groups=groups)
         params = self.get_params(deep=False)
         del params["noise_rates"]
         if self.approximation is not None:
@@ -355,7 +355,8 @@ def _fit_to_codes(
     model: HLRegressor, X: Any, labels: _CodedLabels, trusted: Any
 ) -> HLRegressor:
     """One fit, its leave-one-out values at once: all of them are going to be asked for."""
-    return fit_regressor(model, X, labels.codes, labels.weights, trusted, weigh_labels=True)
+    own = labels.weights, trusted, labels.groups
+    return fit_regressor(model, X, labels.codes, *own, weigh_labels=True)
 
 
 def _fit_dropping(
@@ -462,11 +463,14 @@ class _CodedLabels:
     codes : ndarray of shape (n,) for two classes, else (n, n_classes)
         ±1; NaN where there is none.
     weights : ndarray of shape (n,)
+    groups : array-like of shape (n,), or None
+        As in `fit`.
     """
 
     own: np.ndarray
     codes: np.ndarray
     weights: Vector
+    groups: Any = None
 
     @classmethod
     def of(cls, own: np.ndarray, n_classes: int, sample_weight: Any) -> _CodedLabels:

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.metrics import get_scorer
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from activehuber._typing import Vector
 from activehuber.data.rows import Rows, threads_for
+from activehuber.estimators.groups import as_given, group_numbers, one_each
 from activehuber.estimators.inputs import checked_rows, is_streamed, new_rows, scored_rows
 from activehuber.estimators.parameters import SELECTION_LABELS, ViewParameters, prepared
 from activehuber.estimators.prediction import parts_of
@@ -60,6 +61,8 @@ class TrainingRows:
         What the kernel fit sees: y, or its codes.
     sample_weight : ndarray of shape (n,) or None
     trusted : array-like of shape (n,), bool, or None
+    groups : ndarray of shape (n,), or None
+        Numbers; NaN for a row that is in none.
     """
 
     X: Any
@@ -67,6 +70,7 @@ class TrainingRows:
     target: np.ndarray
     sample_weight: Vector | None
     trusted: Any
+    groups: Vector | None = None
 
     def __len__(self) -> int:
         return len(self.target)
@@ -84,11 +88,12 @@ class TrainingRows:
             self.target[rows],
             None if self.sample_weight is None else self.sample_weight[rows],
             None if self.trusted is None else np.asarray(self.trusted)[rows],
+            None if self.groups is None else self.groups[rows],
         )
 
     def fit(self, model: Any) -> Any:
         """Fit a model to them."""
-        return model.fit(self.X, self.y, self.sample_weight, self.trusted)
+        return model.fit(self.X, self.y, self.sample_weight, self.trusted, self.groups)
 
 
 def scaled(search: Any, X: Any) -> Any:
@@ -134,13 +139,14 @@ class ParameterSearch(ViewParameters):
         several = isinstance(kernels, (list, tuple, np.ndarray))
         return self.views is None and several and tuple(kernels) == ("precomputed",)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any, groups: Any) -> None:
         X, y = checked_rows(X, y, self)
         own_views = self.views
         if isinstance(X, Rows):
             self.views = _numbered(own_views, X)
         y, target = self._read_labels(X, y, sample_weight)
-        given = self._checked(TrainingRows(X, y, target, sample_weight, trusted))
+        numbers = as_given(group_numbers(groups, len(target)))
+        given = self._checked(TrainingRows(X, y, target, sample_weight, trusted, numbers))
         self._looked_at = np.arange(len(given))
         choose = self._choose if self.approximation is None else self._choose_on_some
         self.best_params_ = choose(given)
@@ -225,7 +231,7 @@ class ParameterSearch(ViewParameters):
         """`best_params_` by exact fits."""
         with threads_for(len(given)):
             settings = []
-            seen = given.X, given.target, given.sample_weight, given.trusted
+            seen = given.X, given.target, given.sample_weight, given.trusted, given.groups
             for params in self._candidates():
                 resolved, data = prepared(HLRegressor(**params), *seen)
                 settings.append(resolved)
@@ -398,7 +404,11 @@ def splits_of(cv: Any, given: TrainingRows, *, classes: bool) -> Splits:
     # Text can be split too.
     if isinstance(cv, int) or (hasattr(cv, "split") and not isinstance(cv, (str, bytes))):
         splitter = check_cv(cv, target, classifier=classes)
-        parts = splitter.split(_safe_indexing(X, labelled), target)
+        own = group_numbers(given.groups, len(y))
+        own = None if own is None else one_each(own[labelled])
+        if isinstance(cv, int) and own is not None:
+            splitter = (StratifiedGroupKFold if classes else GroupKFold)(cv)
+        parts = splitter.split(_safe_indexing(X, labelled), target, own)
         pairs = [(labelled[train], labelled[test]) for train, test in parts]
     else:
         pairs = [(t[~missing[t]], s[~missing[s]]) for t, s in _given_splits(cv, len(y))]

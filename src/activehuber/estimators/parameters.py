@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 from activehuber import graphs
 from activehuber._typing import Matrix, Vector
 from activehuber.data.rows import ArrayRows, LostRows, Rows, automatic_block_size
+from activehuber.estimators.groups import check_groups, group_numbers
 from activehuber.estimators.inputs import first_rows, is_streamed, refuse_streams
 from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings, ViewSettings
@@ -98,7 +99,7 @@ class ViewParameters(BaseEstimator):
             view.set_params(**{parameter: value})
         return self
 
-    def fit(self, X, y, sample_weight=None, trusted=None):
+    def fit(self, X, y, sample_weight=None, trusted=None, groups=None):
         """Fit the model; a search chooses its parameters first.
 
         Parameters
@@ -114,6 +115,12 @@ class ViewParameters(BaseEstimator):
             A weight of k equals k repetitions of the row (with a graph: of its label).
         trusted : array-like of shape (n_samples,), bool, default=None
             Labels that must not be removed.
+        groups : array-like of shape (n_samples,), default=None
+            Numbers or words: what each row belongs to, such as a patient, a site or a film. A
+            label is then judged by the labels of other groups only, since near copies vouch
+            for each other: `loo_residuals_`, `label_quality_`, `judged_`, `removed_` and
+            intervals, and in a search the folds, leave out a group as a whole. NaN, None and
+            empty text are groups of their own. Not for X that is read piece by piece.
 
         Returns
         -------
@@ -136,7 +143,11 @@ class ViewParameters(BaseEstimator):
         """
         # Everything lands on a copy first: an error or Ctrl-C leaves self as it was.
         draft = copy.copy(self)
-        draft._fit(X, y, sample_weight, trusted)
+        if groups is not None and is_streamed(X) and not isinstance(X, Rows):
+            raise ValueError(
+                "groups need X in memory; leave them out, or fit fewer rows of an array"
+            )
+        draft._fit(X, y, sample_weight, trusted, groups)
         self.__dict__ = draft.__dict__
         return self
 
@@ -160,10 +171,15 @@ def is_precomputed(model: Any) -> bool:
 
 
 def prepared(
-    model: Any, X: Any, y: Any, sample_weight: Any = None, trusted: Any = None
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    trusted: Any = None,
+    groups: Any = None,
 ) -> tuple[Settings, Data]:
     """Settings and data of a fit that is made elsewhere; notes the features on the model."""
-    data = checked_data(model, X, y, sample_weight, trusted)
+    data = checked_data(model, X, y, sample_weight, trusted, groups)
     return resolved(model, X, data), data
 
 
@@ -237,7 +253,9 @@ def _check_approximation(model: Any) -> None:
                 )
 
 
-def checked_data(model: Any, X: Any, y: Any, sample_weight: Any, trusted: Any) -> Data:
+def checked_data(
+    model: Any, X: Any, y: Any, sample_weight: Any, trusted: Any, groups: Any
+) -> Data:
     """What `fit` was given, checked as the parameters are; notes the features on the model."""
     check_parameters(model)
     X, y = _checked_rows(model, X, y)
@@ -251,7 +269,11 @@ def checked_data(model: Any, X: Any, y: Any, sample_weight: Any, trusted: Any) -
         for holder in _holders(model):
             if graphs.is_matrix(holder.graph):
                 graphs.check_affinity(holder.graph, len(X))
-    return Data(X, y, weights, mask, several_targets=labels.ndim == 2)
+    numbers = group_numbers(groups, len(y))
+    data = Data(X, y, weights, mask, several_targets=labels.ndim == 2, groups=numbers)
+    if numbers is not None:
+        check_groups(numbers, data.labelled)
+    return data
 
 
 def _checked_rows(model: Any, X: Any, y: Any) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from activehuber.data.rows import Rows, threads_for
+from activehuber.estimators.groups import warn_of_majority
 from activehuber.estimators.inputs import is_streamed, refuse_streams, scored_rows
 from activehuber.estimators.parameters import ViewParameters, checked_data, prepared, resolved
 from activehuber.estimators.prediction import interval_of, parts_of, rows_to_predict
@@ -166,8 +167,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
     residuals_ : ndarray of shape (n_samples,)
         y − prediction; NaN where unlabelled.
     loo_residuals_ : ndarray of shape (n_samples,)
-        y − prediction of the fit without that label; NaN where unlabelled. Computed when
-        first asked for: one more factorisation.
+        y − prediction of the fit without that label, and without the others of its group if
+        `fit` got groups; NaN where unlabelled. Computed when first asked for: one more
+        factorisation.
     duality_gap_ : float
         Upper bound on (J − J*) / J.
     kkt_residual_ : float
@@ -243,8 +245,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
     ):
         self._keep(locals())
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any) -> None:
-        fit_regressor(self, X, y, sample_weight, trusted)
+    def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any, groups: Any) -> None:
+        fit_regressor(self, X, y, sample_weight, trusted, groups)
 
     def predict(self, X):
         """Predict labels.
@@ -308,7 +310,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         return interval_of(self, X, coverage, in_use)
 
     def loo_refit(self, rows, *, target=0):
-        """Leave-one-out residuals of some labels by fitting again without each of them.
+        """Leave-one-out residuals of some labels by fitting again without each, or its group.
 
         `loo_residuals_` are exact as long as leaving a label out moves no other label between
         free and bound; this is exact always, at the cost of a solve a label. Threshold, alpha
@@ -324,6 +326,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         Returns
         -------
         ndarray of shape (len(rows),)
+            A model that was read from a file knows no groups.
 
         Examples
         --------
@@ -517,11 +520,13 @@ def fit_regressor(
     y: Any,
     sample_weight: Any = None,
     trusted: Any = None,
+    groups: Any = None,
     *,
     weigh_labels: bool = False,
 ) -> HLRegressor:
     """Fit a model in place; labels are weighed at once, or wait to be asked for."""
-    data = checked_data(model, X, y, sample_weight, trusted)
+    data = checked_data(model, X, y, sample_weight, trusted, groups)
+    warn_of_majority(data)
     with threads_for(len(data.y)):
         settings = replace(resolved(model, X, data), weighs_labels=weigh_labels)
         set_fitted(model, settings, data, fit_targets(settings, data))

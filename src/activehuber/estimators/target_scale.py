@@ -137,21 +137,28 @@ class ScaledRegressor(RegressorMixin, BaseEstimator):
             return getattr(fitted, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, trusted: Any = None) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        trusted: Any = None,
+        groups: Any = None,
+    ) -> Any:
         """Fit t(y); NaN marks rows without a label.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
-        sample_weight, trusted : array-like of shape (n,), default=None
+        sample_weight, trusted, groups : array-like of shape (n,), default=None
 
         Returns
         -------
         self
         """
         t = self.scale.forward(np.asarray(y, dtype=np.float64))
-        self.regressor_ = clone(self.regressor).fit(X, t, sample_weight, trusted)
+        self.regressor_ = clone(self.regressor).fit(X, t, sample_weight, trusted, groups)
         return self
 
     @classmethod

@@ -159,6 +159,8 @@ class Data:
     trusted : ndarray of shape (n, q), bool
     several_targets : bool
         Whether y had two dimensions, also for q = 1.
+    groups : ndarray of shape (n,), int, or None
+        Labels of one number are judged without each other; −1: a group of its own.
     """
 
     X: Any
@@ -166,6 +168,7 @@ class Data:
     weights: Vector
     trusted: Mask
     several_targets: bool = False
+    groups: np.ndarray | None = None
 
     @property
     def labelled(self) -> Mask:
@@ -186,7 +189,8 @@ class Data:
         X = np.sort(self.X, axis=1) if precomputed else self.X
         with np.errstate(over="ignore", invalid="ignore"):
             features = np.sum(X * np.cos(np.arange(1.0, X.shape[1] + 1.0)), axis=1)
-        return np.lexsort((*self.trusted.T, self.weights, *self.y.T[::-1], features))
+        groups = () if self.groups is None else (self.groups,)
+        return np.lexsort((*groups, *self.trusted.T, self.weights, *self.y.T[::-1], features))
 
     def take(self, rows: np.ndarray, *, precomputed: bool = False) -> Data:
         """Some rows, in memory."""
@@ -202,4 +206,5 @@ class Data:
     def with_labels_of(self, rows: np.ndarray) -> Data:
         """The same features, with the labels of some rows."""
         y, weights, trusted = self.y[rows], self.weights[rows], self.trusted[rows]
-        return replace(self, y=y, weights=weights, trusted=trusted)
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, y=y, weights=weights, trusted=trusted, groups=groups)

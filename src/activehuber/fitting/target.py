@@ -91,6 +91,7 @@ class Target:
             alpha=self.settings.alpha,
             fit_intercept=fit_intercept,
             active=np.ones(len(y), dtype=bool),
+            groups=None if data.groups is None else data.groups[self.labels],
         )
 
     def with_fallback(self, work: Callable[[], Outcome]) -> Outcome:

@@ -334,7 +334,8 @@ class LabelSearch:
         self, solution: Solution, threshold: float, first: LeaveOneOut | None = None
     ) -> LeaveOneOut:
         residuals = self.problem.residuals(solution)
-        if first is None:
+        # What is left out with a group depends on all of it: that has no rough form.
+        if first is None or self.problem.groups is not None:
             return leave_one_out(self.problem, solution, residuals, self.mu, threshold)
         return rough_leave_one_out(first, solution, residuals, self.mu)
 

@@ -8,7 +8,7 @@ Shifted       another μ on top of an existing source, by conjugate gradients
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -40,6 +40,8 @@ WELL_PRECONDITIONED = 1.5
 BLOCK = 512
 # From this size on a quarter of the rows is solved first, to guess the pattern.
 COARSE_FROM = 800
+# A group is not left out by way of the inverse where its share is within so many errors of it.
+LOST = 100.0
 # Rows gathered at once.
 GATHER = 32
 
@@ -76,6 +78,48 @@ def shifted_block(matrix: Matrix, mu: Vector, rows: np.ndarray) -> Matrix:
     block = upper_submatrix(matrix, rows)
     block.flat[:: len(rows) + 1] += mu[rows]
     return block
+
+
+def without_groups(
+    free: Mask,
+    v: Vector,
+    parts: Sequence[np.ndarray],
+    blocks: Callable[[np.ndarray, np.ndarray], tuple[Matrix, Matrix, Matrix]],
+    rounding: float,
+) -> tuple[Vector, Vector]:
+    """M_G v_G and diag M_G; see `protocol`.
+
+    With B the free rows of a group, R its others, P the inverse of A on all free rows, S the
+    Schur complement, W = A_FF⁻¹ Q_FR, and all of them bordered,
+
+        M_BB = P_BB⁻¹ ,   M_BR = M_BB W_B ,   M_RR = S_RR + W_Bᵀ M_BB W_B .
+
+    Parameters
+    ----------
+    blocks : callable
+        P_BB, W_B and S_RR of B and R; the first may be overwritten.
+    rounding : float
+        The error of P. Of copies at a small μ it is larger than what P_BB says.
+    """
+    pulls, sizes = np.zeros_like(v), np.zeros_like(v)
+    for part in parts:
+        inner, outer = part[free[part]], part[~free[part]]
+        P, W, S = blocks(inner, outer)
+        if len(inner):
+            try:
+                lower = cholesky_in_place(P)
+            except BreakdownError:
+                lower = np.zeros((1, 1))
+            if np.min(np.diagonal(lower)) ** 2 < LOST * rounding:
+                pulls[part] = sizes[part] = np.nan
+                continue
+            P = inverse_in_place(lower)
+        M = P
+        pulls[inner] = M @ (v[inner] + W @ v[outer])
+        sizes[inner] = np.diagonal(M)
+        pulls[outer] = S @ v[outer] + W.T @ pulls[inner]
+        sizes[outer] = np.diagonal(S) + np.einsum("ij,ij->j", W, M @ W)
+    return pulls, sizes
 
 
 # --- Q as a matrix ----------------------------------------------------------------------
@@ -157,8 +201,14 @@ class DenseGram:
         Unlike a Cholesky solve they are not backward stable: the error of Qv grows with the
         square of the condition number, which n·max Q_ii/min μ bounds.
         """
-        bound = len(self.diagonal) * float(np.max(self.diagonal)) / float(np.min(mu))
-        return bound <= WELL_CONDITIONED
+        return self._condition(mu) <= WELL_CONDITIONED
+
+    def rounding(self, mu: Vector) -> float:
+        """A bound on the error of A⁻¹, which is no larger than 1/min μ."""
+        return float(np.finfo(np.float64).eps * self._condition(mu) / np.min(mu))
+
+    def _condition(self, mu: Vector) -> float:
+        return len(self.diagonal) * float(np.max(self.diagonal)) / float(np.min(mu))
 
 
 class _DenseFactor(ABC):
@@ -218,6 +268,29 @@ class _DenseFactor(ABC):
         inverse, schur = self.direct.plain_diagonals()
         missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
         return inverse - u**2 / total, schur + missed
+
+    def without_groups(
+        self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
+    ) -> tuple[Vector, Vector]:
+        direct = self.direct
+        rows, lower = direct.rows, direct.lower
+        inverse, Q = inverse_in_place(lower.copy(order="F")), self.gram.matrix
+        u, image = self.to_ones if border else (np.zeros_like(v), np.zeros_like(v))
+        total = float(u.sum()) if border else 1.0
+        place = np.cumsum(self.free) - 1
+
+        def blocks(inner: np.ndarray, outer: np.ndarray) -> tuple[Matrix, Matrix, Matrix]:
+            at = place[inner]
+            P = inverse[np.ix_(at, at)] - np.outer(u[inner], u[inner] / total)
+            half = solve_lower(lower, submatrix(Q, outer, rows).T)
+            S = submatrix(Q, outer, outer) + np.diag(self.mu[outer]) - half.T @ half
+            W = solve_lower(lower, half, transposed=True)[at]
+            if border:
+                missed = (1.0 - image[outer]) / total
+                W, S = W + np.outer(u[inner], missed), S + np.outer(total * missed, missed)
+            return P, W, S
+
+        return without_groups(self.free, v, parts, blocks, self.gram.rounding(self.mu))
 
     @property
     def direct(self) -> Direct:
@@ -481,6 +554,21 @@ class _InverseFactor:
         if len(self.others) == 0:
             return np.empty((0, 0))
         return inverse_in_place(self.lower.copy(order="F"))
+
+    def without_groups(
+        self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
+    ) -> tuple[Vector, Vector]:
+        inverse, others = self.source.inverse, self.others
+        schur = self.schur_complement(border=border)
+        place = np.cumsum(~self.free) - 1
+
+        def blocks(inner: np.ndarray, outer: np.ndarray) -> tuple[Matrix, Matrix, Matrix]:
+            known = submatrix(inverse, inner, others)
+            half = solve_lower(self.lower, known.T)
+            P = submatrix(inverse, inner, inner) - half.T @ half
+            return P, -known @ schur[:, place[outer]], submatrix(schur, *2 * [place[outer]])
+
+        return without_groups(self.free, v, parts, blocks, self.gram.rounding(self.mu))
 
 
 class Shifted:

@@ -11,6 +11,7 @@ whose matrix is a sum over rows: from one pattern to the next only rows that fli
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,6 +39,10 @@ COARSE_LABELS = 10_000
 COARSE_ROWS_A_FUNCTION = 10
 # Features are made once and held if they need no more than this, else made at every pass.
 HELD_BYTES = 2**29
+# A group is not left out by Woodbury's formula where it leaves less than this of any direction.
+LOST = 1e-10
+# Rows whose features are held at once while groups of them are left out.
+ROWS_OF_GROUPS = 4096
 # Blocks that held features are cut into at least.
 PIECES = 8
 
@@ -509,6 +514,30 @@ class FeatureFactor:
         missed = 1.0 - psi @ to_ones
         return out + np.outer(missed, missed / left)
 
+    def without_groups(
+        self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
+    ) -> tuple[Vector, Vector]:
+        """See `protocol`; with Z = L⁻¹Ψ_Gᵀ, bordered, and B the free rows of G.
+
+        M_G = diag(μ_G) + Zᵀ N⁻¹ Z ,     N = I − Z_B diag(1/μ_B) Z_Bᵀ .
+        """
+        pulls, sizes = np.zeros_like(v), np.zeros_like(v)
+        ends = np.cumsum([len(part) for part in parts])
+        for number in np.unique(ends // ROWS_OF_GROUPS):
+            here = np.flatnonzero(ends // ROWS_OF_GROUPS == number)
+            batch = [parts[i] for i in here.tolist()]
+            psi = self.gram.features_at(np.concatenate(batch))
+            Z = linalg.solve_lower(self.lower, psi.T)
+            if border:
+                to_ones, left = self._ones
+                Z = np.vstack([Z, (1.0 - psi @ to_ones) / np.sqrt(left)])
+            cuts = np.cumsum([len(part) for part in batch[:-1]])
+            for part, z in zip(batch, np.split(Z, cuts, axis=1), strict=True):
+                pull, size = _posterior(z, self.weight[part], v[part])
+                pulls[part] = self.mu[part] * v[part] + pull
+                sizes[part] = self.mu[part] + size
+        return pulls, sizes
+
     def variance(self, gram: FeatureGram, *, border: bool) -> Vector:
         """aᵀ H⁻¹ a on the rows of a Gram matrix of the same features, a = Ψ(x) or (Ψ(x), 1)."""
         with gram.few_threads():
@@ -518,3 +547,21 @@ class FeatureFactor:
         if border:
             edge, scale = linalg.solve_lower(self.lower, self.mean), 1.0 / self._ones[1]
         return gram.by_row(squared_norms, (gram.basis, matrix, edge, scale))
+
+
+def _posterior(Z: Matrix, weight: Vector, v: Vector) -> tuple[Vector, Vector]:
+    """C v and diag C of C = Zᵀ (I − Z diag(weight) Zᵀ)⁻¹ Z, by Woodbury's smaller form."""
+    root = Z * np.sqrt(weight)  # rows that are not free have no weight
+    few = Z.shape[1] < len(Z)
+    N = np.eye(Z.shape[1]) - root.T @ root if few else np.eye(len(Z)) - root @ root.T
+    try:
+        lower = linalg.cholesky_in_place(N)
+    except linalg.BreakdownError:
+        lower = np.zeros((1, 1))
+    if np.min(np.diagonal(lower)) ** 2 < LOST:
+        return np.full_like(v, np.nan), np.full_like(v, np.nan)
+    half = linalg.solve_lower(lower, np.asfortranarray(root.T @ Z if few else Z))
+    if few:
+        C = Z.T @ Z + half.T @ half
+        return C @ v, np.diagonal(C)
+    return half.T @ (half @ v), np.einsum("ij,ij->j", half, half)

@@ -10,6 +10,7 @@ A_FF⁻¹ for the rows F that are free in the present pattern. A *gram* holds Q;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -42,6 +43,16 @@ class Factor(Protocol):
 
         Times τ² it is their covariance given the free rows, in a Gaussian process. With a
         border as in `diagonals`.
+        """
+
+    def without_groups(
+        self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
+    ) -> tuple[Vector, Vector]:
+        """M_G v_G and the diagonal of M_G = A_GG − Q_GE A_EE⁻¹ Q_EG for groups G of rows.
+
+        E are the free rows outside of G; with a border, as in `diagonals`, there must be one.
+        Returns two arrays of shape (l,), zero for rows that are in no group, NaN for those of a
+        group whose part in A_FF⁻¹ is lost in rounding.
         """
 
 

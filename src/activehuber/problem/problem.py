@@ -84,6 +84,9 @@ class Problem:
     fit_intercept : bool
     active : ndarray of shape (l,), bool
         Labels in use; the others have been dropped.
+    groups : ndarray of shape (l,), int, or None
+        Labels of one number are judged without each other; those of −1, and all of None, are
+        groups of their own. The minimiser does not depend on it.
     """
 
     gram: Gram
@@ -92,6 +95,7 @@ class Problem:
     alpha: float
     fit_intercept: bool
     active: Mask
+    groups: np.ndarray | None = None
 
     @property
     def total_weight(self) -> float:
@@ -115,6 +119,7 @@ class Problem:
             y=self.y[rows],
             weights=self.weights[rows],
             active=self.active[rows],
+            groups=None if self.groups is None else self.groups[rows],
         )
 
     def residuals(self, solution: Solution) -> Vector:

@@ -22,9 +22,8 @@ from activehuber.labels import mixture
 from activehuber.labels.adaptive import WIDE_RIDGE, End, LabelSearch, ranked
 from activehuber.labels.rule import LabelRule
 from activehuber.numerics import robust
-from activehuber.numerics.likelihood import EvidenceByRidge
 from activehuber.selection.candidates import Family, Point
-from activehuber.selection.criterion import ObservedLabels
+from activehuber.selection.criterion import ObservedLabels, levels_at_ridges
 from activehuber.selection.scoring import problem_of
 from activehuber.solver.leave_one_out import LeaveOneOut
 
@@ -92,14 +91,10 @@ class JointSearch:
         key = (place, kept.tobytes())
         if key not in self.known:
             used = np.flatnonzero(kept)
-            by_ridge = EvidenceByRidge(
-                self.grams[place][np.ix_(used, used)],
-                self.labels.y[used],
-                self.labels.weights[used],
-                border=self.labels.fit_intercept,
-                floor=self.floor,
-            )
-            self.known[key] = [by_ridge.at(float(np.exp(m))) for m in self.log_ridges]
+            Q = self.grams[place][np.ix_(used, used)]
+            ridges = np.exp(self.log_ridges).tolist()
+            some = self.labels.take(used)
+            self.known[key] = levels_at_ridges(Q, some, ridges, self.floor)
         return self.known[key]
 
     def _starts(self) -> Iterator[tuple[Choice, LeaveOneOut]]:

@@ -104,6 +104,7 @@ def problem_of(Q: Matrix, labels: ObservedLabels, ridge: float) -> tuple[Problem
         alpha=ridge / (2.0 * labels.total_weight),
         fit_intercept=labels.fit_intercept,
         active=np.ones(len(labels), dtype=bool),
+        groups=labels.groups,
     )
     return problem, centre
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.selection.candidates import Family, FitWithGraph, MovableKernel, Point
 from activehuber.selection.criterion import (
+    Goal,
     ObservedLabels,
+    criterion,
     evidence,
     improve,
     negative_log_marginal_likelihood,
@@ -33,6 +36,7 @@ from activehuber.selection.scoring import (
     robust_loss,
     robust_scale,
 )
+from activehuber.solver.leave_one_out import members
 
 # The grid of the first look: factors on gamma="scale", and the ridge m = 2Sλ, which is noise
 # variance over signal variance and does not depend on the number of labels.
@@ -248,6 +252,9 @@ def _move_classes(start: Point, labels: ObservedLabels, plan: Plan) -> Point:
     """From the best point of the grid to a better one, first with one width, then with many."""
     rows = _subset(len(labels), CLASS_MOVE_ROWS, plan.random_state + 1)
     some, everyone = labels.take(rows), np.ones(len(rows), dtype=bool)
+    goal: Goal = negative_log_marginal_likelihood
+    if some.in_groups:
+        goal = partial(criterion, smoothing=1.0)  # of codes ±1: nearly squares
     here = start
     for stage, steps in _stages(start, plan):
         wide = stage == "relevance" and len(here.theta) != here.family.one_width_each().n_widths
@@ -258,7 +265,7 @@ def _move_classes(start: Point, labels: ObservedLabels, plan: Plan) -> Point:
             everyone,
             steps,
             move_ridge=plan.move_ridge,
-            goal=negative_log_marginal_likelihood,
+            goal=goal,
             ridge_range=CLASS_RIDGE_RANGE,
         )
         here = replace(there, family=here.family)
@@ -380,7 +387,7 @@ def _decide(
     """Among the ends of all moves, by held-out folds."""
     rows = judged.some(DECIDE_ROWS, plan.random_state + 2)
     some, kept = judged.labels.take(rows), judged.kept[rows]
-    folds = folds_of(len(some), plan.random_state)
+    folds = folds_of(len(some), plan.random_state, some.groups)
     seen: list[tuple[Point, Vector]] = []
     for point in ends:
         errors = held_out_errors(point.gram(rows), some, point.ridge, kept, folds)
@@ -460,9 +467,22 @@ def _of_good_labels(errors: Vector, best: Point, labels: ObservedLabels, kept: M
     return errors
 
 
-def folds_of(n: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """At most FOLDS random folds of n rows, as (train, test)."""
+def folds_of(
+    n: int, seed: int, groups: np.ndarray | None = None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """At most FOLDS random folds of n rows, as (train, test); those of a group stay together.
+
+    Groups, the largest first and equal ones at random, go to the fold with the fewest rows.
+    """
     order = np.random.default_rng(seed).permutation(n)
     parts = np.array_split(order, min(FOLDS, n))
+    if groups is not None:
+        units = sorted([*members(groups), *np.flatnonzero(groups < 0)[:, None]], key=min)
+        if len(units) > 1:  # of a part that was drawn
+            units = [units[i] for i in order if i < len(units)]
+            held: list[list[int]] = [[] for _ in range(min(FOLDS, len(units)))]
+            for unit in sorted(units, key=len, reverse=True):
+                min(held, key=len).extend(unit.tolist())
+            parts = [np.array(part) for part in held]
     everyone = np.arange(n)
     return [(np.setdiff1d(everyone, part), np.sort(part)) for part in parts]

@@ -56,14 +56,16 @@ def labels_of(data: Data, fit_intercept: bool) -> tuple[ObservedLabels, float]:
     centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
     scale = robust.label_scale(y, weights) or 1.0
     y = rounded_labels(y - centre, scale)
-    return ObservedLabels(y, weights, data.trusted[rows, 0], fit_intercept), scale
+    groups = None if data.groups is None else data.groups[rows]
+    return ObservedLabels(y, weights, data.trusted[rows, 0], fit_intercept, groups), scale
 
 
 def codes_of(data: Data, fit_intercept: bool) -> ObservedLabels:
     """Codes of ±1, one column a target."""
     rows = data.labelled[:, 0]
+    groups = None if data.groups is None else data.groups[rows]
     return ObservedLabels(
-        data.y[rows], data.weights[rows], data.trusted[rows, 0], fit_intercept
+        data.y[rows], data.weights[rows], data.trusted[rows, 0], fit_intercept, groups
     )
 
 

@@ -8,6 +8,13 @@ With A = Q + diag(μ) and B the free block of A, bordered by ones when there is 
 exact as long as leaving the label out moves no other label between free and bound; ℓ, ξ, the
 kernel and the graph stay, and the row stays as an unlabelled one. A label of weight s > 1
 stands for s equal ones, of which one is left out.
+
+Where labels are in groups G (`Problem.groups`), each is left out together with those of its
+group, whatever their weights. With E the free labels outside of G, bordered as above,
+
+    e_G = (r − μ∘v)_G + M_G v_G ,    q_i = (M_G)_ii − μ_i ,    M_G = A_GG − Q_GE A_EE⁻¹ Q_EG ,
+
+which of free labels is ((B⁻¹)_GG)⁻¹ v_G, and of one label what stands above.
 """
 
 from __future__ import annotations
@@ -24,7 +31,7 @@ from activehuber.solver.newton import Solution
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """What the other labels say of each label.
+    """What the other labels say of each label; with groups, those of other groups.
 
     Attributes
     ----------
@@ -57,6 +64,8 @@ def leave_one_out(
 ) -> LeaveOneOut:
     """Closed form for every labelled row; see the module's docstring.
 
+    Whatever judges a label gets its figures here, so that groups are left out everywhere.
+
     Parameters
     ----------
     residuals : ndarray of shape (l,)
@@ -65,8 +74,57 @@ def leave_one_out(
         The μ that `solution` was computed with.
     threshold : float
         ξ; used only where the closed form does not exist (an intercept and fewer than two
-        free labels): there the model is fitted again without each label.
+        free labels, or no free label in another group): there the model is fitted again
+        without each label, or group.
     """
+    if problem.groups is None:
+        return _each_left_out(problem, solution, residuals, mu, threshold)
+    # First: after diagonals a factor may be used up.
+    errors, variance = _groups_left_out(problem, solution, residuals, mu, threshold)
+    grouped = problem.groups >= 0
+    if np.all(grouped):
+        ridge = mu * np.maximum(1.0, problem.weights)
+        return LeaveOneOut(errors, variance, ridge, problem.gram.missing)
+    alone = _each_left_out(problem, solution, residuals, mu, threshold)
+    return replace(
+        alone,
+        residuals=np.where(grouped, errors, alone.residuals),
+        variance=np.where(grouped, variance, alone.variance),
+    )
+
+
+def _groups_left_out(
+    problem: Problem, solution: Solution, residuals: Vector, mu: Vector, threshold: float
+) -> tuple[Vector, Vector]:
+    """e and q of all labels that are in groups, NaN of the others."""
+    free, v, parts = solution.free, solution.v, members(problem.groups)
+    errors, variance = np.full_like(mu, np.nan), np.full_like(mu, np.nan)
+    told, border = np.count_nonzero(free), problem.fit_intercept
+    if solution.factor is not None:
+        some = [p for p in parts if not border or np.count_nonzero(free[p]) < told]
+        pulls, sizes = solution.factor.without_groups(some, v, border=border)
+        rows = np.concatenate(some) if some else np.empty(0, dtype=int)
+        errors[rows] = (residuals - mu * v + pulls)[rows]
+        variance[rows] = np.maximum(sizes - mu, 0.0)[rows]
+    for part in parts:
+        if np.isnan(errors[part[0]]):
+            errors[part], variance[part] = _refitted(problem, solution, part, threshold)
+    return errors, variance
+
+
+def members(groups: np.ndarray | None) -> list[np.ndarray]:
+    """The places of the labels of every group, ascending; those in none are left out."""
+    if groups is None:
+        return []
+    order = np.argsort(groups, kind="stable")
+    order = order[np.count_nonzero(groups < 0) :]
+    return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1) if len(order) else []
+
+
+def _each_left_out(
+    problem: Problem, solution: Solution, residuals: Vector, mu: Vector, threshold: float
+) -> LeaveOneOut:
+    """Every label left out alone."""
     free = solution.free
     share = np.minimum(1.0, 1.0 / problem.weights)
     ridge = mu / share
@@ -108,15 +166,31 @@ def units(weights: Vector, chosen: Mask) -> float:
 
 def refit_without(problem: Problem, start: Solution, row: int, threshold: float) -> float:
     """The leave-one-out residual of one label by fitting again, whatever moves."""
-    if not problem.active[row]:
-        return float(problem.y[row] - start.intercept - start.fitted[row])
+    groups = problem.groups
+    own = np.array([row])
+    if groups is not None and groups[row] >= 0:
+        own = np.flatnonzero(groups == groups[row])
+    return float(_refitted(problem, start, own, threshold)[0][own == row][0])
+
+
+def _refitted(
+    problem: Problem, start: Solution, rows: np.ndarray, threshold: float
+) -> tuple[Vector, Vector]:
+    """e and q from the fit without the labels of a group, or one unit of a single label.
+
+    q is meant for a group, none of which is in use then.
+    """
+    prior = problem.gram.diagonal[rows]
+    if not np.any(problem.active[rows]) and len(rows) == 1:
+        return problem.residuals(start)[rows], prior
     weights, active = problem.weights.copy(), problem.active.copy()
-    if weights[row] > 1.0:
-        weights[row] -= 1.0
+    alone = problem.groups is None or problem.groups[rows[0]] < 0
+    if alone and weights[rows[0]] > 1.0:
+        weights[rows] -= 1.0
     else:
-        active[row] = False
+        active[rows] = False
     if not np.any(active):
-        return float(problem.y[row])
+        return problem.y[rows], prior
     # α is scaled so that μ = 2Sλ/s keeps its value for the other labels.
     total = float(weights[active].sum())
     without = replace(
@@ -126,8 +200,10 @@ def refit_without(problem: Problem, start: Solution, row: int, threshold: float)
         alpha=problem.alpha * problem.total_weight / total,
     )
     v = start.v.copy()
-    v[row] = 0.0
+    v[rows] = 0.0
     start = replace(start, v=v, fitted=problem.gram.matvec(v))
     solution = newton.solve(without, threshold, start=start)
     b = without.intercept_for(solution.fitted, threshold)
-    return float(problem.y[row] - b - solution.fitted[row])
+    if solution.factor is not None and not alone:
+        prior = solution.factor.diagonals(border=problem.fit_intercept)[1][rows]
+    return problem.y[rows] - b - solution.fitted[rows], prior
