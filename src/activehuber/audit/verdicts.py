@@ -15,7 +15,7 @@ from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded
 from activehuber.data.writing import plain_text
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.estimators.prediction import LARGEST, half_width, in_scales
+from activehuber.estimators.prediction import LARGEST, in_scales, scales_within
 
 FLAGGED, KEPT, TRUSTED, UNJUDGED = "flagged", "kept", "trusted", "cannot judge"
 # A label that is off by so many half-widths of its interval is not kept, whatever the tails of
@@ -104,10 +104,10 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
         given = labels.values[rows].astype(np.float64)
         fitted = choice.scale.forward(given)
         explained = _explained(fitted[~flagged], left_out[~flagged])
-        weights = model.result_.data.weights[rows[~flagged]]
         # That of `predict_interval`, each label left out.
-        scales = model.result_.evidence[0].loo_scales[rows]
-        half = scales * half_width(in_scales(left_out, scales)[~flagged], weights, coverage)
+        result, evidence = model.result_, model.result_.evidence[0]
+        removed, weights = result.targets[0].removed, result.data.weights
+        half = evidence.loo_scales[rows] * scales_within(evidence, removed, weights, coverage)
         ends = choice.scale.interval(fitted - left_out, half)
         expected, lower, upper = (np.clip(end, -LARGEST, LARGEST) for end in ends)
         middle, _, above = choice.scale.interval(np.median(fitted, keepdims=True), scale)
