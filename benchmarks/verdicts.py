@@ -121,7 +121,11 @@ class Sample:
     @classmethod
     def draw(cls, name: str, rows: int, rng: np.random.Generator) -> Sample:
         """At random; up to 70 % of a small table are to train on."""
-        X, y = read(name)
+        return cls.split(*read(name), rows, rng)
+
+    @classmethod
+    def split(cls, X: np.ndarray, y: np.ndarray, rows: int, rng: np.random.Generator) -> Sample:
+        """The same of a table that was read."""
         order = rng.permutation(len(y))
         cut = min(rows, round(0.7 * len(y)))
         train, test = order[:cut], order[cut : cut + TEST_ROWS]

@@ -269,6 +269,4 @@ def test_the_order_of_a_gram_matrix_decides_no_search():
     other = clone(search).fit(K[np.ix_(order, order)], labels[order])
     assert other.alpha_ == base.alpha_
     np.testing.assert_array_equal(other.removed_, base.removed_[order])
-    np.testing.assert_allclose(
-        other.held_out_residuals_, base.held_out_residuals_[order], atol=1e-9
-    )
+    np.testing.assert_allclose(other.loo_residuals_, base.loo_residuals_[order], atol=1e-9)

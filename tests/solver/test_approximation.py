@@ -434,7 +434,6 @@ def test_the_search_chooses_on_some_labels_and_fits_all():
     search = HLRegressorCV(approximation="nystrom", n_components=100).fit(X, y)
     assert search.best_params_["approximation"] == "nystrom"
     assert np.mean(search.removed_[:300]) > 0.99 and np.mean(search.removed_[300:]) < 0.02
-    assert np.count_nonzero(~np.isnan(search.held_out_residuals_)) <= 2000
     assert np.abs(search.predict(X) - np.sin(2 * X[:, 0])).mean() < 0.05
     assert search.relevance_.shape == (2,)
     low, high = search.predict_interval(X[300:2900], coverage=0.9).T

@@ -15,12 +15,14 @@ from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded
 from activehuber.data.writing import plain_text
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.estimators.prediction import LARGEST, half_width, in_scales
+from activehuber.estimators.prediction import LARGEST, in_scales, scales_within
 
 FLAGGED, KEPT, TRUSTED, UNJUDGED = "flagged", "kept", "trusted", "cannot judge"
 # A label that is off by so many half-widths of its interval is not kept, whatever the tails of
 # the noise: nobody can tell.
 TOO_FAR = 10.0
+# A label within the interval of so many right ones is not flagged, whatever else is about.
+USUAL_COVERAGE = 0.9
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Verdicts:
         agreement for classes.
     beyond : by how many half-widths of its own interval a label is off; 0 for classes
     judged : bool
-        Whether the other rows say enough to judge the label.
+        Whether the other rows say enough to judge the label: not of one that the fit drops
+        though it is within the interval of right ones.
     """
 
     rows: np.ndarray
@@ -92,7 +95,7 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
     scale, classes = np.asarray(choice.regressor.scale_), []
     sigma = usual = float(np.max(scale))
     lower = upper = np.full(len(rows), np.nan)
-    beyond = np.zeros(len(rows))
+    beyond, as_right = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
     if labels.classify:
         classes = [plain_text(name) for name in model.classes_]
         place = {name: number for number, name in enumerate(classes)}
@@ -104,10 +107,12 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
         given = labels.values[rows].astype(np.float64)
         fitted = choice.scale.forward(given)
         explained = _explained(fitted[~flagged], left_out[~flagged])
-        weights = model.result_.data.weights[rows[~flagged]]
         # That of `predict_interval`, each label left out.
-        scales = model.result_.evidence[0].loo_scales[rows]
-        half = scales * half_width(in_scales(left_out, scales)[~flagged], weights, coverage)
+        result, evidence = model.result_, model.result_.evidence[0]
+        given_to = evidence, result.targets[0].removed, result.data.weights
+        half = evidence.loo_scales[rows] * scales_within(*given_to, coverage)
+        usual_half = evidence.loo_scales[rows] * scales_within(*given_to, USUAL_COVERAGE)
+        as_right = flagged & (np.abs(left_out) <= usual_half)
         ends = choice.scale.interval(fitted - left_out, half)
         expected, lower, upper = (np.clip(end, -LARGEST, LARGEST) for end in ends)
         middle, _, above = choice.scale.interval(np.median(fitted, keepdims=True), scale)
@@ -127,9 +132,9 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
         explained=explained,
         beyond=beyond,
         quality=np.asarray(model.label_quality_, dtype=np.float64)[rows],
-        flagged=flagged,
+        flagged=flagged & ~as_right,
         trusted=table.trusted[rows],
-        judged=np.asarray(model.judged_)[rows],
+        judged=np.asarray(model.judged_)[rows] & ~as_right,
         classes=tuple(classes),
     )
 

@@ -6,17 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from activehuber._typing import Matrix, Vector
+from activehuber._typing import Mask, Matrix, Vector
 from activehuber.estimators.inputs import is_streamed, new_rows, refuse_streams
 from activehuber.estimators.parameters import in_blocks
 from activehuber.fitting import validation as check
 from activehuber.fitting.fit import FitResult, left_open_at
+from activehuber.fitting.result import LabelEvidence
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.numerics.robust import weighted_quantile
 from activehuber.operators.features import project_views
 
 # Parts of a prediction that can be added up without overflow.
 LARGEST = 1e300
+# Removed labels that are off by no more than so many scales √h are asked how wide an interval
+# has to be: some of them are right.
+FAR_OUT = 5.0
 
 
 def rows_to_predict(model: Any, X: Any, owner: Any = None) -> Any:
@@ -72,12 +76,30 @@ def half_width(errors: Vector, weights: Vector, coverage: float) -> float:
     The quantile of |e| at coverage · (1 + 1/l): with l exchangeable errors the next one is
     within it with at least that probability; the largest |e| if l is too small for it.
     """
-    level = min(1.0, coverage * (1.0 + 1.0 / float(np.sum(np.maximum(weights, 1.0)))))
+    level = min(1.0, coverage * (1.0 + 1.0 / _units(weights)))
     return weighted_quantile(np.abs(errors), weights, level)
 
 
-def interval_of(model: Any, X: Any, coverage: Any, errors: Matrix) -> np.ndarray:
-    """`predict_interval` from errors of training labels, (n, q), NaN for those to leave out."""
+def scales_within(
+    evidence: LabelEvidence, removed: Mask, weights: Vector, coverage: float
+) -> float:
+    """How many of their scales √h `coverage` of right labels stay within.
+
+    The quantile of |e|/√h, each label left out, over those kept and those removed that are off
+    by no more than FAR_OUT scales. Labels kept alone would end where others begin to be held
+    for wrong, which right ones with heavy tails do not.
+    """
+    sizes = np.abs(in_scales(evidence.loo_residuals, evidence.loo_scales))
+    counted = ~np.isnan(evidence.loo_residuals) & (~removed | (sizes <= FAR_OUT))
+    return half_width(sizes[counted], weights[counted], coverage)
+
+
+def interval_of(model: Any, X: Any, coverage: Any, chosen: int = 0) -> np.ndarray:
+    """`predict_interval` of a regressor of which so many parameters were chosen by its labels.
+
+    p numbers that were fitted to l labels make leave-one-out errors small by about
+    √((l − p)/(l + p)), and those on new rows as much larger.
+    """
     check.check_number("coverage", coverage, above=0.0)
     if coverage >= 1.0:
         raise ValueError(f"coverage must be below 1, got {coverage!r}")
@@ -85,12 +107,16 @@ def interval_of(model: Any, X: Any, coverage: Any, errors: Matrix) -> np.ndarray
     centre = np.asarray(parts_of(model, X).sum(axis=1) + model.intercept_)
     centre = centre.reshape(len(centre), -1)
     ends = []
-    for index, column in enumerate(errors.T):
-        evidence, used = result.evidence[index], ~np.isnan(column)
+    for index, evidence in enumerate(result.evidence):
+        weights = result.data.weights
+        labels = _units(weights[result.data.labelled[:, index]])
+        flattered = min(float(chosen), 0.5 * labels)
+        growth = np.sqrt((labels + flattered) / (labels - flattered))
         with np.errstate(over="ignore", invalid="ignore"):
-            sizes = in_scales(column[used], evidence.loo_scales[used])
             scales = evidence.scale.at(_left_open(model, index, X), 1.0, centre[:, index])
-            half = half_width(sizes, result.data.weights[used], coverage) * scales
+            removed = result.targets[index].removed
+            within = scales_within(evidence, removed, weights, coverage)
+            half = growth * within * scales
         if not np.all(half < LARGEST):
             raise ValueError(
                 "X: intervals overflow; its rows lie far from those of the fit, or the "
@@ -98,6 +124,10 @@ def interval_of(model: Any, X: Any, coverage: Any, errors: Matrix) -> np.ndarray
             )
         ends.append(np.stack([centre[:, index] - half, centre[:, index] + half], axis=1))
     return result.of_targets(ends)
+
+
+def _units(weights: Vector) -> float:
+    return float(np.sum(np.maximum(weights, 1.0)))
 
 
 def in_scales(errors: Vector, scales: Vector) -> Vector:

@@ -276,11 +276,11 @@ class HLRegressor(RegressorMixin, ViewParameters):
     def predict_interval(self, X, coverage=0.9):
         """Intervals that hold a new label with the given probability.
 
-        prediction ± √h(x) times the `coverage` quantile of |leave-one-out residuals|/√h over
-        the labels in use (a jackknife interval). h is the scale by which labels are judged, see
+        prediction ± √h(x) times the `coverage` quantile of |leave-one-out residuals|/√h (a
+        jackknife interval). h is the scale by which labels are judged, see
         `activehuber.labels.error_scale`: it grows where the labels say little of a row, and
-        where noise grows with the level. Removed labels do not enter, so the interval is meant
-        for labels that are right; if good labels were removed too it is a little too narrow.
+        where noise grows with the level. The interval is meant for labels that are right: of
+        removed ones those enter that are off by no more than 5 √h, since some of them are.
 
         Parameters
         ----------
@@ -304,10 +304,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         True
         """
         check_is_fitted(self)
-        shape = (len(self.result_.data.y), -1)
-        residuals = np.reshape(self.loo_residuals_, shape)
-        in_use = np.where(np.reshape(self.removed_, shape), np.nan, residuals)
-        return interval_of(self, X, coverage, in_use)
+        return interval_of(self, X, coverage)
 
     def loo_refit(self, rows, *, target=0):
         """Leave-one-out residuals of some labels by fitting again without each, or its group.

@@ -86,9 +86,9 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
     relevance_ : ndarray of shape (n_features,), or a list of them with views
         γ_j times the spread of feature j (its variance but for "laplacian"), summing to one;
         of several kernels each counts by the standard deviation of its part of the prediction.
-    held_out_residuals_ : ndarray of shape (n_samples,)
-        y − prediction on the folds of the last decision; NaN for labels that took no part, and
-        for those that are flagged and lie far out.
+    n_chosen_ : int
+        Numbers that were fitted to the labels by the search: widths and alpha; 0 with `cv` or
+        `scoring`.
     scaler_ : StandardScaler or None
     n_features_in_ : int
 
@@ -141,10 +141,8 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
     def predict_interval(self, X, coverage=0.9):
         """Intervals that hold a new label with the given probability.
 
-        As `HLRegressor.predict_interval`, but from `held_out_residuals_` where there are any:
-        the parameters were chosen to make leave-one-out residuals small, so those would
-        promise too much. Of removed labels those enter whose error is within five robust
-        standard deviations of the others': some of them are right.
+        As `HLRegressor.predict_interval`, but wider by √((l + p)/(l − p)), l labels and p
+        numbers `n_chosen_` which were chosen to make their leave-one-out residuals small.
 
         Parameters
         ----------
@@ -164,11 +162,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         >>> HLRegressorCV(kernels=["rbf"]).fit(X, y).predict_interval([[1.5]]).shape
         (1, 2)
         """
-        seen, model = scaled(self, X), self.best_estimator_
-        residuals = self.held_out_residuals_
-        if np.all(np.isnan(residuals)):
-            return model.predict_interval(seen, coverage)
-        return interval_of(model, seen, coverage, residuals[:, None])
+        return interval_of(self.best_estimator_, scaled(self, X), coverage, self.n_chosen_)
 
     def threshold_path(self, *, min_threshold=None, max_events=None):
         """The path of the best estimator; see `HLRegressor.threshold_path`.
@@ -199,8 +193,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
 
     def _read_labels(self, X: Any, y: Any, sample_weight: Any) -> tuple[Vector, Vector]:
         """Labels of shape (n,), which are also what the kernel fit sees."""
-        y = _one_target(y)
-        self.held_out_residuals_ = np.full(len(y), np.nan)
+        y, self.n_chosen_ = _one_target(y), 0
         return y, y
 
     def _fit_best(self, given: TrainingRows) -> None:
@@ -212,7 +205,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         choice = self._searched(choose, settings, data)
-        self.held_out_residuals_[self._looked_at] = choice.held_out
+        self.n_chosen_ = len(choice.point.theta) + 1
         return self._parameters_at(choice.point, data.total_weight)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:

@@ -34,7 +34,6 @@ from activehuber.selection.scoring import (
     held_out_errors,
     left_out_errors,
     robust_loss,
-    robust_scale,
 )
 from activehuber.solver.leave_one_out import members
 
@@ -68,8 +67,6 @@ STEPS_LAST = 6
 # criterion has it); errors grown by a share δ add 0.7 δ to the robust loss of good labels.
 HANDICAP_WIDTHS = 1.4
 FOLDS = 5
-# Labels beyond so many scales are not asked how wide an interval has to be.
-FAR_OUT = 5.0
 # Candidates whose loss on few rows is up to this factor that of the best are tried on more.
 RANK_MARGIN = 1.1
 
@@ -94,15 +91,11 @@ class SearchResult:
     score : float
         Minus the loss of the last decision, as candidates were compared by it.
     trials : list of Trial
-    held_out : ndarray of shape (l,)
-        Errors on the folds of the last decision; NaN for labels that took no part in it. Of
-        `tuning.choose` on all rows, shape (n,).
     """
 
     point: Point
     score: float
     trials: list[Trial]
-    held_out: Vector
 
 
 @dataclass(frozen=True)
@@ -244,8 +237,7 @@ def search_classes(
         raise ValueError(UNFIT)
     plan.report(f"decided between {len(ends)} candidates on {len(many)} labels")
     best = max(ends, key=lambda trial: trial.score)
-    nothing = np.full(len(labels), np.nan)
-    return SearchResult(best.point, best.score, trials + ends, nothing)
+    return SearchResult(best.point, best.score, trials + ends)
 
 
 def _move_classes(start: Point, labels: ObservedLabels, plan: Plan) -> Point:
@@ -401,11 +393,10 @@ def _decide(
     place = int(np.argmax([trial.score for trial in decided]))
     if len(rows) < len(judged.rows):
         place = _ranked_on_more(decided, place, judged)
-    best, held_out = decided[place], np.full(len(judged.labels), np.nan)
-    held_out[rows] = _of_good_labels(seen[place][1], best.point, some, kept)
+    best = decided[place]
     moves = len(judged.labels) > MOVE_ROWS and plan.move
     point = _polish(best.point, judged, plan) if moves else best.point
-    return SearchResult(point, best.score, trials, held_out)
+    return SearchResult(point, best.score, trials)
 
 
 def _compared(
@@ -451,20 +442,6 @@ def _polish(best: Point, judged: _Judged, plan: Plan) -> Point:
     some, kept = judged.labels.take(judged.rows), judged.kept[judged.rows]
     there = improve(here, some, kept, STEPS_LAST, move_ridge=plan.move_ridge)
     return replace(there, family=best.family)
-
-
-def _of_good_labels(errors: Vector, best: Point, labels: ObservedLabels, kept: Mask) -> Vector:
-    """Held-out errors with NaN for labels not kept that lie far out.
-
-    Those within FAR_OUT scales of the others count: some are right, and without them intervals
-    are too narrow. Errors grow by √((l + p)/(l − p)) for the p numbers that were fitted to all
-    labels.
-    """
-    tuned = min(len(best.theta) + 1, 0.5 * len(labels))
-    errors = errors * np.sqrt((len(labels) + tuned) / (len(labels) - tuned))
-    scale = robust_scale(errors[kept], labels.weights[kept])
-    errors[~kept & (np.abs(errors) > FAR_OUT * scale)] = np.nan
-    return errors
 
 
 def folds_of(

@@ -107,20 +107,17 @@ def choose(
     plan : Plan
         Without graphs.
     """
-    data, order = _ordered(candidates, data, manifolds)
-    labels, scale = labels_of(data, candidates[0].fit_intercept)
+    data = _ordered(candidates, data, manifolds)
+    labels, _ = labels_of(data, candidates[0].fit_intercept)
     families, plan = _prepare(candidates, data, manifolds, plan, move_widths)
-    choice = search(families, labels, plan)
-    held_out = np.full(len(data.y), np.nan)
-    held_out[order[data.labelled[:, 0]]] = scale * choice.held_out
-    return replace(choice, held_out=held_out)
+    return search(families, labels, plan)
 
 
 def choose_for_classes(
     candidates: Sequence[Settings], data: Data, manifolds: Sequence[float], plan: Plan
 ) -> SearchResult:
     """The same for codes of ±1 in the columns of y."""
-    data, _ = _ordered(candidates, data, manifolds)
+    data = _ordered(candidates, data, manifolds)
     families, plan = _prepare(candidates, data, manifolds, plan, True)
     return search_classes(families, codes_of(data, candidates[0].fit_intercept), plan)
 
@@ -145,16 +142,13 @@ def grid_errors(
             yield replace(point, family=family), scale * errors
 
 
-def _ordered(
-    candidates: Sequence[Settings], data: Data, manifolds: Sequence[float]
-) -> tuple[Data, np.ndarray]:
-    """The rows in an order of their own, and which they are: folds and parts follow it."""
+def _ordered(candidates: Sequence[Settings], data: Data, manifolds: Sequence[float]) -> Data:
+    """The rows in an order of their own: folds and parts follow it."""
     with_graph = any(manifold > 0.0 for manifold in manifolds)
     if not all(each.knows_rows_by_value(with_graph=with_graph) for each in candidates):
-        return data, np.arange(len(data.y))
+        return data
     precomputed = candidates[0].precomputed
-    order = data.order(precomputed=precomputed)
-    return data.take(order, precomputed=precomputed), order
+    return data.take(data.order(precomputed=precomputed), precomputed=precomputed)
 
 
 def _prepare(
