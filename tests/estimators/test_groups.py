@@ -90,8 +90,8 @@ def test_a_search_chooses_a_kernel_that_tells_of_others(rng):
     assert np.all(found.removed_[wrong]) and np.mean(found.removed_[~wrong]) < 0.05
     assert np.max(found.best_params_["gamma"]) < 0.3 * np.max(alone.best_params_["gamma"])
     # What it promises holds for people it has not seen.
-    assert np.nanmedian(np.abs(found.held_out_residuals_)) > 0.5
-    assert np.nanmedian(np.abs(alone.held_out_residuals_)) < 0.3
+    assert np.nanmedian(np.abs(found.loo_residuals_)) > 0.5
+    assert np.nanmedian(np.abs(alone.loo_residuals_)) < 0.3
 
 
 @pytest.mark.parametrize("alpha", [1e-12, 1e-8, 1e-4])
