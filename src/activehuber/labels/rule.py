@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# Up to so many labels are few: fits to small subsets are starts of the search, and candidates are
+# Up to so many labels are few: fits to small subsets are starts of the search, candidates are
 # linear or smooth. More tell a rough function from wrong labels, and of their subsets fewer are
 # without a wrong one.
 FEW_LABELS = 100
