@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from activehuber._typing import Matrix
+from activehuber.audit.inputs import AUTO as AUTO_APPROXIMATION
 from activehuber.audit.inputs import Encoded, Options, Progress, views_of_features
 from activehuber.audit.target_scale import AUTO, check_scale, choose_scale
 from activehuber.data.rows import ArrayRows, Rows, WatchedRows
@@ -23,6 +24,7 @@ from activehuber.estimators.regressor import HLRegressor
 from activehuber.estimators.regressor_cv import HLRegressorCV
 from activehuber.estimators.target_scale import NONE, ScaledRegressor, TargetScale
 from activehuber.runtime.messages import TableError, first_line
+from activehuber.selection.candidates import WIDTH_KERNELS
 from activehuber.views import View
 
 # Passes over the rows after which two thirds of the bar of a fit have gone by.
@@ -73,17 +75,20 @@ def estimator_for(table: Encoded, options: Options) -> Any:
     views = options.views
     if options.estimator is None:
         own = None if views is None else views_of_features(views, table.features)
-        return _chooser(options.classify, own, options.random_state)
+        return _chooser(options, own)
     if views is not None:
         raise TableError("give views to the estimator itself, or leave the estimator out")
     return options.estimator
 
 
-def _chooser(classify: bool, views: list[View] | None, random_state: int) -> Any:
+def _chooser(options: Options, views: list[View] | None) -> Any:
     """What chooses parameters when no one says otherwise."""
-    if classify:
-        return HLClassifierCV(views=views, random_state=random_state)
-    return HLRegressorCV(views=views, random_state=random_state)
+    if options.classify:
+        return HLClassifierCV(views=views, random_state=options.random_state)
+    asked = options.approximation not in (None, AUTO_APPROXIMATION)
+    # Those for few labels are not all to be had as features.
+    kernels = WIDTH_KERNELS if asked else "auto"
+    return HLRegressorCV(kernels=kernels, views=views, random_state=options.random_state)
 
 
 def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:

@@ -15,7 +15,7 @@ from activehuber.estimators.groups import one_each
 from activehuber.estimators.target_scale import LOG, NONE, YEO_JOHNSON, TargetScale
 from activehuber.fitting.settings import Data
 from activehuber.kernels.kernel import Kernel
-from activehuber.labels.rule import DEFAULT_RULE
+from activehuber.labels.rule import DEFAULT_RULE, FEW_LABELS, VERY_STRONG
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.runtime.messages import TableError, shortened
 from activehuber.selection.candidates import Family, MovableKernel
@@ -29,10 +29,9 @@ TARGET_TRANSFORMS = (AUTO, NONE, LOG, YEO_JOHNSON)
 EXPONENTS = (0.0, 0.5)
 # Fewer labels than this say nothing of a scale.
 FEWEST_LABELS = 20
-# The log of a Bayes factor from which evidence is called very strong.
-VERY_STRONG = 5.0
-# The kernel that is used, the roughest: it follows any target to some extent.
-KERNEL = "laplacian"
+# The kernel that is used, the roughest: it follows any target to some extent. Of few labels it
+# follows wrong ones too: there it is a linear function and a smooth one.
+KERNEL, SMOOTH = "laplacian", "rbf"
 
 
 def candidates(y: Vector, kind: str) -> Iterator[TargetScale]:
@@ -106,13 +105,18 @@ def _level(X: Matrix, data: Data, scale: TargetScale) -> float:
     spread = X.std(axis=0)
     Z = np.ascontiguousarray((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
     d = Z.shape[1]
-    part = MovableKernel(Kernel(KERNEL, 1.0 / max(1, d)), Z, 1.0, np.zeros(d, dtype=int))
     y = data.y[:, 0]
+    unit, moves, stays = 1.0 / max(1, d), np.zeros(d, dtype=int), np.full(d, -1)
+    families = [Family(KERNEL, (MovableKernel(Kernel(KERNEL, unit), Z, 1.0, moves),), 1)]
+    if len(y) <= FEW_LABELS:
+        linear = MovableKernel(Kernel("linear"), Z, unit, stays)
+        smooth = MovableKernel(Kernel(SMOOTH, unit), Z, 1.0, moves)
+        families = [Family("linear", (linear,), 0), Family(SMOOTH, (linear, smooth), 1)]
     t = scale.forward(y)
-    labels, unit = labels_of(replace(data, X=Z, y=t[:, None]), fit_intercept=True)
+    labels, size = labels_of(replace(data, X=Z, y=t[:, None]), fit_intercept=True)
     try:
         level = likelihood_of_labels(
-            [Family(KERNEL, (part,), 1)],
+            families,
             labels,
             np.log(np.sort(WIDTH_FACTORS)),
             np.log(RIDGES),
@@ -120,4 +124,4 @@ def _level(X: Matrix, data: Data, scale: TargetScale) -> float:
         )
     except BreakdownError:
         return -np.inf
-    return level - len(t) * float(np.log(unit)) + float(np.sum(scale.log_slope(y)))
+    return level - len(t) * float(np.log(size)) + float(np.sum(scale.log_slope(y)))

@@ -29,12 +29,17 @@ from activehuber.estimators.splitters import class_numbers, is_unlabelled
 from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.feature_maps import drawn
+from activehuber.labels.rule import FEW_LABELS
 from activehuber.selection.candidates import WIDTH_KERNELS, Point
 from activehuber.selection.search import RIDGES, WIDTH_FACTORS, Plan, SearchResult, grid_points
 from activehuber.selection.tuning import check_enough_labels, family_of
+from activehuber.solver.leave_one_out import units
 from activehuber.views import View, check_views, resolve_columns
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
+
+# Of more features than this there is no sum of a kernel each: few labels cannot tell them.
+MOST_SUMMANDS = 20
 
 # Parameters that a search hands on to its estimators as they are.
 HANDED_ON = (
@@ -123,6 +128,7 @@ def of_best(method: Callable) -> Callable:
 class ParameterSearch(ViewParameters):
     """What both searches share: checks, the scaler, the grid, the record."""
 
+    kernels: Any
     best_params_: dict[str, Any]
     # To look at first.
     _ridges: tuple[float, ...] = RIDGES
@@ -133,6 +139,11 @@ class ParameterSearch(ViewParameters):
         if name.endswith("_") and not name.startswith("_") and fitted is not None:
             return getattr(fitted, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def _kernels(self) -> Any:
+        """Kernels to try, by name."""
+        return WIDTH_KERNELS if _is_auto(self.kernels) else self.kernels
 
     def _is_precomputed(self) -> bool:
         kernels = self.kernels
@@ -155,7 +166,7 @@ class ParameterSearch(ViewParameters):
         self.views = own_views
 
     def _check_parameters(self) -> None:
-        check.check_several("kernels", self.kernels)
+        check.check_several("kernels", self._kernels)
         for name in ("gammas", "alphas"):
             if getattr(self, name) is not None:
                 check.check_several(name, getattr(self, name))
@@ -173,7 +184,7 @@ class ParameterSearch(ViewParameters):
             check.check_flag(name, getattr(self, name))
         if self.relevance and (self.gammas is not None or self.cv is not None):
             raise ValueError("relevance=True learns the widths: leave gammas and cv None")
-        others = [kernel for kernel in self.kernels if kernel not in WIDTH_KERNELS]
+        others = [kernel for kernel in self._kernels if kernel not in WIDTH_KERNELS]
         if self.relevance and self.views is None and others:
             raise ValueError(
                 f"relevance=True is for the kernels {', '.join(WIDTH_KERNELS)}, got "
@@ -191,7 +202,7 @@ class ParameterSearch(ViewParameters):
                 "manifolds must be (0,) with an approximation, since parameters are chosen on "
                 "a few rows; choose without, then give manifold to the estimator"
             )
-        own = [str(kernel) for kernel in self.kernels if kernel not in ("linear", "cosine")]
+        own = [str(kernel) for kernel in self._kernels if kernel not in ("linear", "cosine")]
         if self.approximation == "linear" and self.views is None and own:
             raise ValueError(
                 'approximation="linear" has no kernel to choose, got kernels='
@@ -230,11 +241,14 @@ class ParameterSearch(ViewParameters):
     def _choose(self, given: TrainingRows) -> dict[str, Any]:
         """`best_params_` by exact fits."""
         with threads_for(len(given)):
-            settings = []
+            settings: list[Settings] = []
             seen = given.X, given.target, given.sample_weight, given.trusted, given.groups
             for params in self._candidates():
                 resolved, data = prepared(HLRegressor(**params), *seen)
                 settings.append(resolved)
+            if self._are_few(data):
+                few = self._candidates_of_few(settings, data)
+                settings = [prepared(HLRegressor(**params), *seen)[0] for params in few]
             plain = type(self).__name__.removesuffix("CV")
             check_enough_labels(data, f"give the parameters to {plain}")
             if self.cv is None and self.scoring == "robust":
@@ -249,9 +263,39 @@ class ParameterSearch(ViewParameters):
         if self.views is not None:
             return [handed]
         factors = () if self.gammas is None else WIDTH_KERNELS
-        gammas = [1.0 if kernel in factors else "scale" for kernel in self.kernels]
-        pairs = zip(self.kernels, gammas, strict=True)
+        gammas = [1.0 if kernel in factors else "scale" for kernel in self._kernels]
+        pairs = zip(self._kernels, gammas, strict=True)
         return [{**handed, "kernel": kernel, "gamma": gamma} for kernel, gamma in pairs]
+
+    def _are_few(self, data: Data) -> bool:
+        """Whether kernels are those for few labels, as far as they may be chosen freely."""
+        if self.cv is not None or self.scoring != "robust" or not _is_auto(self.kernels):
+            return False
+        asked = self.relevance or self.approximation is not None or self.views is not None
+        fixed = self.gammas is not None or self.alphas is not None
+        graphs = any(manifold > 0.0 for manifold in self.manifolds)
+        few = units(data.weights, data.labelled[:, 0]) <= FEW_LABELS
+        return few and not (asked or fixed or graphs)
+
+    def _candidates_of_few(
+        self, settings: list[Settings], data: Data
+    ) -> Iterator[dict[str, Any]]:
+        """Linear, linear and smooth, a smooth function of each feature, smooth.
+
+        Few labels cannot tell a rough function from a smooth one and some wrong labels, nor a
+        linear one from a smooth one that happens to be nearly linear.
+        """
+        handed = {name: getattr(self, name) for name in HANDED_ON}
+        # ⟨x, z⟩ in units in which features have a mean square of one, as for "rbf".
+        size, every = float(np.sqrt(settings[0].views[0].kernel.gamma)), slice(None)
+        linear, smooth = View(every, "linear", name="linear"), View(every, "rbf", name="rbf")
+        half, d = np.sqrt(0.5), data.X.shape[1]
+        yield {**handed, "views": [linear], "view_weights": [size]}
+        yield {**handed, "views": [linear, smooth], "view_weights": [half * size, half]}
+        if 1 < d <= MOST_SUMMANDS:
+            each = [View([j], "rbf") for j in range(d)]
+            yield {**handed, "views": each, "view_weights": [d**-0.5] * d}
+        yield {**handed, "kernel": "rbf"}
 
     def _plan(self, total_weight: float) -> Plan:
         factors = WIDTH_FACTORS if self.gammas is None else self.gammas
@@ -303,7 +347,8 @@ class ParameterSearch(ViewParameters):
     ) -> SearchResult:
         """What a search in closed form finds; its trials are recorded."""
         total = data.total_weight
-        choice = choose(settings, data, self.manifolds, self._plan(total))
+        plan = replace(self._plan(total), by_evidence=self._are_few(data))
+        choice = choose(settings, data, self.manifolds, plan)
         lines = [self._parameters_at(trial.point, total) for trial in choice.trials]
         scores = np.array([trial.score for trial in choice.trials])
         self._tabulate(lines, scores, [trial.stage for trial in choice.trials])
@@ -329,18 +374,17 @@ class ParameterSearch(ViewParameters):
 
     def _parameters_at(self, point: Point, total_weight: float) -> dict[str, Any]:
         """A point of the search as parameters of the estimator."""
-        out = {
-            "alpha": point.ridge / (2.0 * total_weight),
-            "manifold": point.family.manifold,
-        }
+        alpha = point.ridge / (2.0 * total_weight)
+        out = {"alpha": alpha, "manifold": point.family.manifold}
         widths = [part.widths(point.theta) for part in point.family.parts]
         if self.views is None and len(widths) > 1:
             kernels = [part.kernel.name for part in point.family.parts]
             # Callables have no name, and a name must not be given twice.
             named = all(isinstance(name, str) and kernels.count(name) == 1 for name in kernels)
+            every = np.arange(point.family.parts[0].X.shape[1])
             views = [
                 View(
-                    list(range(part.X.shape[1])),
+                    (every if part.columns is None else part.columns).tolist(),
                     kernel=part.kernel.name,
                     gamma=width,
                     name=part.kernel.name if named else None,
@@ -350,8 +394,9 @@ class ParameterSearch(ViewParameters):
             shares = np.sqrt([part.share for part in point.family.parts])
             return {"views": views, "view_weights": shares, **out}
         if self.views is None:
-            kernel = next(k for k in self.kernels if str(k) == point.family.name)
-            return {"kernel": kernel, "gamma": widths[0], **out}
+            part = point.family.parts[0]
+            out["alpha"] = alpha / part.share
+            return {"kernel": part.kernel.name, "gamma": widths[0], **out}
         views = [copy.deepcopy(view) for view in self.views]
         for view, width in zip(views, widths, strict=True):
             view.set_params(gamma=width)
@@ -377,6 +422,10 @@ class ParameterSearch(ViewParameters):
         exact = model.result_.settings.approximation is None
         moves = np.std(parts_of(model, rows if exact else new_rows(rows, model)), axis=0)
         return np.average(shares, axis=0, weights=moves if moves.sum() > 0.0 else None)
+
+
+def _is_auto(kernels: Any) -> bool:
+    return isinstance(kernels, str) and kernels == "auto"
 
 
 def _print(line: str) -> None:

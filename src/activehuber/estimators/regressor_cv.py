@@ -37,9 +37,13 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
 
     Parameters
     ----------
-    kernels : list of str, default=("laplacian", "rbf", "matern")
-        Tried alone ("matern" only if "rbf" is not among them, which is much the same) and all
-        of them added up, each with a width of its own.
+    kernels : "auto" or list of str, default="auto"
+        Tried alone and all of them added up, each with a width of its own. "auto" is
+        ("laplacian", "rbf", "matern"). Of up to 100 labels it is "linear", "linear" and "rbf"
+        added up, an "rbf" for each feature added up, and "rbf": few labels cannot tell a rough
+        function from wrong labels. These are compared by how likely all labels are under each,
+        with ½ log l off for every label dropped. That is not so if gammas, alphas, cv, scoring,
+        relevance, manifolds or approximation are given: then it is the three above.
     gammas : list of float, default=None
         Widths to try; None is a range around gamma="scale", from which the search moves on.
         With views they are factors on the width of each view. Kernels other than laplacian,
@@ -110,7 +114,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
     def __init__(
         self,
         *,
-        kernels=("laplacian", "rbf", "matern"),
+        kernels="auto",
         gammas=None,
         alphas=None,
         manifolds=(0,),

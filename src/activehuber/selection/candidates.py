@@ -35,12 +35,15 @@ class MovableKernel:
         c².
     place : ndarray of shape (d,), int
         Which of the log factors θ belongs to each feature; -1 for none.
+    columns : ndarray of int or None
+        Which columns of the data X has; None: all.
     """
 
     kernel: Kernel
     X: Matrix
     share: float
     place: np.ndarray
+    columns: np.ndarray | None = None
 
     @property
     def moves(self) -> bool:

@@ -19,8 +19,14 @@ import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.labels import mixture
-from activehuber.labels.adaptive import WIDE_RIDGE, End, LabelSearch, ranked
-from activehuber.labels.rule import LabelRule
+from activehuber.labels.adaptive import (
+    WIDE_RIDGE,
+    End,
+    LabelSearch,
+    likelihood_of_few,
+    ranked,
+)
+from activehuber.labels.rule import FEW_LABELS, LabelRule
 from activehuber.numerics import robust
 from activehuber.selection.candidates import Family, Point
 from activehuber.selection.criterion import ObservedLabels, levels_at_ridges
@@ -69,8 +75,8 @@ class JointSearch:
         for choice, start in self._starts():
             found, end = self._follow(choice, start)
             ends.setdefault(end.kept.tobytes() + bytes([found.place % 256]), (found, end))
-        counts = next(iter(self.searches.values())).prior.counts
-        order = ranked([end for _, end in ends.values()], counts)
+        prior = next(iter(self.searches.values())).prior
+        order = ranked([end for _, end in ends.values()], prior)
         by_end = {id(end): choice for choice, end in ends.values()}
         return [(by_end[id(end)], end) for end in order]
 
@@ -105,7 +111,9 @@ class JointSearch:
         widest = next(i for i, point in enumerate(self.points) if point.family is family)
         ridges = np.abs(self.log_ridges - np.log(WIDE_RIDGE))
         wide = Choice(widest, float(self.log_ridges[np.argmin(ridges)]), -np.inf)
-        for choice in (first, wide):
+        # Kernels without a width are simple ones, for few labels.
+        rigid = [i for i, point in enumerate(self.points) if not point.family.n_widths]
+        for choice in (first, wide, *(self.at_place(place, everyone) for place in rigid)):
             for start in self._at(choice).at_own_ridge():
                 yield choice, start
 
@@ -114,7 +122,8 @@ class JointSearch:
         seen: set[tuple[bytes, int, float]] = set()
         best: tuple[Choice, End] | None = None
         for turn in range(ROUNDS):
-            places = None if turn == 0 else self._near(choice.place)
+            stays = turn or not self.points[choice.place].family.n_widths
+            places = self._near(choice.place) if stays else None
             choice = self.likeliest(kept, places)
             end = self._judged(choice, self._at(choice).fit(kept))
             if turn < 2 or best is None or end.judged.level > best[1].judged.level:
@@ -156,10 +165,13 @@ class JointVerdict:
         Of the rows that were judged.
     looks : list of (Point, float)
         Points of the grid and the evidence of the labels kept under each.
+    family : Family or None
+        The kernel of the best end; None if all labels are equal.
     """
 
     kept: Mask
     looks: list[tuple[Point, float]]
+    family: Family | None = None
 
 
 def judge_jointly(
@@ -186,14 +198,17 @@ def judge_jointly(
     search = JointSearch(points, log_ridges, some, rule)
     if robust.label_scale(some.y, some.weights) == 0.0:
         kept, kept_first = np.ones(len(labels), bool), np.ones(len(some), bool)
+        family = None
     else:
-        kept, kept_first = _taken_to_all(search, owners, labels, first)
+        choice, end = search.best_ends()[0]
+        family, kept_first = owners[choice.place], end.kept
+        kept = _taken_to_all(search, family, choice, end, labels, first)
     looks = [
         (Point(owners[i], points[i].theta, float(log_ridge)), level)
         for i in range(len(points))
         for log_ridge, level in zip(log_ridges, search.levels(i, kept_first), strict=True)
     ]
-    return JointVerdict(kept, looks)
+    return JointVerdict(kept, looks, family)
 
 
 def likelihood_of_labels(
@@ -207,7 +222,11 @@ def likelihood_of_labels(
     if robust.label_scale(labels.y, labels.weights) == 0.0:
         return -np.inf
     _, points = _grid_of(families, np.arange(len(labels)), thetas)
-    return JointSearch(points, log_ridges, labels, rule).best_ends()[0][1].judged.level
+    search = JointSearch(points, log_ridges, labels, rule)
+    choice, end = search.best_ends()[0]
+    prior = search.searches[choice.place, choice.log_ridge].prior
+    few = float(prior.counts.sum()) <= FEW_LABELS
+    return likelihood_of_few(end, prior) if few else end.judged.level
 
 
 def _grid_of(
@@ -225,17 +244,18 @@ def _grid_of(
 
 def _taken_to_all(
     search: JointSearch,
-    owners: Sequence[Family],
+    family: Family,
+    choice: Choice,
+    end: End,
     labels: ObservedLabels,
     first: np.ndarray,
-) -> tuple[Mask, Mask]:
-    """The labels to keep of all, and of the first ones, by the best end."""
-    choice, end = search.best_ends()[0]
+) -> Mask:
+    """The labels to keep of all by an end of the search of the first ones."""
     if len(first) == len(labels):
-        return end.kept, end.kept
-    point = Point(owners[choice.place], search.points[choice.place].theta, choice.log_ridge)
+        return end.kept
+    point = Point(family, search.points[choice.place].theta, choice.log_ridge)
     problem, _ = problem_of(point.gram(), labels, point.ridge)
     start = np.zeros(len(labels), dtype=bool)
     start[first] = end.kept
     more = LabelSearch(problem, search.rule, labels.trusted)
-    return more.best_ends([start])[0].kept, end.kept
+    return more.best_ends([start])[0].kept

@@ -116,6 +116,9 @@ class Plan:
         Whether features (or views) get widths of their own.
     removal : float or None
         Labels that are wrong with a greater probability take no part; None: all do.
+    by_evidence : bool
+        Whether the kernel is that of the best end of the first look, since labels are too few
+        to be held out.
     graphs : tuple of dict of str to FitWithGraph
         Fits with a graph, by the names of the families, to be tried at the best points.
     without_graph : bool
@@ -132,6 +135,7 @@ class Plan:
     move_ridge: bool = True
     relevance: bool = False
     removal: float | None = DEFAULT_RULE.removal
+    by_evidence: bool = False
     graphs: tuple[dict[str, FitWithGraph], ...] = ()
     without_graph: bool = True
     random_state: int = 0
@@ -165,8 +169,10 @@ def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> Se
     families : sequence of Family
         One a kernel, on all labelled rows, with one width.
     """
+    judged, trials, found = _look(families, labels, plan)
+    if plan.by_evidence and found is not None:
+        families = [found]
     adds_up = len(families) > 1 and plan.without_graph and plan.move
-    judged, trials = _look(families, labels, plan)
     best_of_all = max(trial.score for trial in trials)
     looks = [
         max((t for t in trials if t.point.family is family), key=lambda t: t.score)
@@ -291,8 +297,8 @@ def _subset(n: int, at_most: int, seed: int) -> np.ndarray:
 
 def _look(
     families: Sequence[Family], labels: ObservedLabels, plan: Plan
-) -> tuple[_Judged, list[Trial]]:
-    """Labels judged together with the grid of kernels, and the best point of every kernel."""
+) -> tuple[_Judged, list[Trial], Family | None]:
+    """Labels judged with the grid of kernels, its points, and the kernel of the best end."""
     rows = _subset(len(labels), RANK_ROWS, plan.random_state)
     first = _subset(len(rows), LOOK_ROWS, plan.random_state + 1)
     rule = DEFAULT_RULE.with_removal(plan.removal)
@@ -316,7 +322,8 @@ def _look(
         for point, level in verdict.looks
     ]
     plan.report(f"judged {len(rows)} labels, {np.sum(~kept[rows])} of them are left out")
-    return _Judged(labels, rows, kept), trials
+    found = None if verdict.family is None else whole[id(verdict.family)]
+    return _Judged(labels, rows, kept), trials, found
 
 
 def grid(

@@ -80,9 +80,8 @@ def family_of(settings: Settings, data: Data, *, move_widths: bool) -> Family:
         X = X[np.ix_(rows, rows)] if settings.precomputed else X[rows]
         moves = move_widths and view.kernel.name in WIDTH_KERNELS
         place = np.full(X.shape[1], 0 if moves else -1)
-        parts.append(
-            MovableKernel(view.kernel, np.ascontiguousarray(X), float(weight) ** 2, place)
-        )
+        share, X = float(weight) ** 2, np.ascontiguousarray(X)
+        parts.append(MovableKernel(view.kernel, X, share, place, view.columns))
     name = str(settings.views[0].kernel.name) if m == 1 else VIEWS
     return Family(name, tuple(parts), int(any(part.moves for part in parts)))
 
