@@ -173,11 +173,11 @@ def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> Se
     if plan.by_evidence and found is not None:
         families = [found]
     adds_up = len(families) > 1 and plan.without_graph and plan.move
-    best_of_all = max(trial.score for trial in trials)
     looks = [
         max((t for t in trials if t.point.family is family), key=lambda t: t.score)
         for family in families
     ]
+    best_of_all = max(look.score for look in looks)
     # Widths of their own are learnt for the sum of all kernels, where there is one.
     alone = replace(plan, relevance=False) if adds_up else plan
     ends: list[Point] = []
