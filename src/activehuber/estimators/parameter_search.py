@@ -296,6 +296,7 @@ class ParameterSearch(ViewParameters):
             each = [View([j], "rbf") for j in range(d)]
             yield {**handed, "views": each, "view_weights": [d**-0.5] * d}
         yield {**handed, "kernel": "rbf"}
+        yield {**handed, "kernel": "laplacian"}
 
     def _plan(self, total_weight: float) -> Plan:
         factors = WIDTH_FACTORS if self.gammas is None else self.gammas

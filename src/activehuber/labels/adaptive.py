@@ -181,16 +181,9 @@ def ranked(ends: Iterable[End], prior: LabelPrior) -> list[End]:
     Labels may seem wrong because they were kept from saying otherwise: an end must predict all
     labels, right or wrong and each left out, no worse than the best by more than one standard
     error. Of those that do, the likelihood and the skill of all labels decide.
-
-    Few labels predict each other too badly for that, and a half of them may agree by chance.
-    There the likelihood decides, with ½ log l off for every label that is dropped, as for one
-    more parameter.
     """
     found, counts = list(ends), prior.counts
     total = float(counts.sum())
-    if total <= FEW_LABELS and prior.two_values is None:
-        paid = [-likelihood_of_few(end, prior) for end in found]
-        return [found[i] for i in np.argsort(paid, kind="stable")]
     sizes = [robust.weighted_median(np.abs(end.judged.errors), counts) for end in found]
     usual = robust.MAD_TO_SIGMA * min((s for s in sizes if s > 0.0), default=1.0)
     losses = [mixture.losses(end.judged.errors, usual) for end in found]
@@ -202,12 +195,6 @@ def ranked(ends: Iterable[End], prior: LabelPrior) -> list[End]:
         if off <= np.sqrt(spread / total):
             fair.append((end.judged.level - float(counts @ loss), end))
     return [end for _, end in sorted(fair, key=lambda pair: pair[0], reverse=True)]
-
-
-def likelihood_of_few(end: End, prior: LabelPrior) -> float:
-    """The log likelihood of all labels, ½ log l off for every one that is dropped."""
-    dropped, total = float(prior.counts[~end.kept].sum()), float(prior.counts.sum())
-    return end.judged.level - 0.5 * float(np.log(total)) * dropped
 
 
 class LabelSearch:

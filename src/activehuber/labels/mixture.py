@@ -30,7 +30,7 @@ from scipy.special import gammaln, stdtrit
 from activehuber._typing import Mask, Vector
 from activehuber.labels import flips
 from activehuber.labels.error_scale import ErrorScale
-from activehuber.labels.rule import FEW_LABELS, VERY_STRONG, LabelRule
+from activehuber.labels.rule import LabelRule
 from activehuber.numerics.robust import weighted_median, weighted_quantile
 from activehuber.solver.leave_one_out import LeaveOneOut, units
 
@@ -385,7 +385,5 @@ class _MixtureModel:
             variance = np.maximum((pull * sizes) @ used / total, least)[:, None]
         levels = log_t(self.squares, rule.right_tail, variance * shape) @ used
         levels -= 0.5 * (EXPONENTS / rule.growth) ** 2
-        if self.total <= FEW_LABELS:  # a few wrong labels at one end look like growth
-            levels[EXPONENTS != 0.0] -= VERY_STRONG
         best = int(np.argmax(levels))
         now.exponent, now.growth = float(EXPONENTS[best]), growth[best]

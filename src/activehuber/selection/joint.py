@@ -23,10 +23,9 @@ from activehuber.labels.adaptive import (
     WIDE_RIDGE,
     End,
     LabelSearch,
-    likelihood_of_few,
     ranked,
 )
-from activehuber.labels.rule import FEW_LABELS, LabelRule
+from activehuber.labels.rule import LabelRule
 from activehuber.numerics import robust
 from activehuber.selection.candidates import Family, Point
 from activehuber.selection.criterion import ObservedLabels, levels_at_ridges
@@ -222,11 +221,7 @@ def likelihood_of_labels(
     if robust.label_scale(labels.y, labels.weights) == 0.0:
         return -np.inf
     _, points = _grid_of(families, np.arange(len(labels)), thetas)
-    search = JointSearch(points, log_ridges, labels, rule)
-    choice, end = search.best_ends()[0]
-    prior = search.searches[choice.place, choice.log_ridge].prior
-    few = float(prior.counts.sum()) <= FEW_LABELS
-    return likelihood_of_few(end, prior) if few else end.judged.level
+    return JointSearch(points, log_ridges, labels, rule).best_ends()[0][1].judged.level
 
 
 def _grid_of(
