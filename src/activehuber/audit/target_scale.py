@@ -12,10 +12,11 @@ import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.estimators.groups import one_each
+from activehuber.estimators.parameter_search import FEW_LABELS
 from activehuber.estimators.target_scale import LOG, NONE, YEO_JOHNSON, TargetScale
 from activehuber.fitting.settings import Data
 from activehuber.kernels.kernel import Kernel
-from activehuber.labels.rule import DEFAULT_RULE, FEW_LABELS, VERY_STRONG
+from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.runtime.messages import TableError, shortened
 from activehuber.selection.candidates import Family, MovableKernel
@@ -29,6 +30,8 @@ TARGET_TRANSFORMS = (AUTO, NONE, LOG, YEO_JOHNSON)
 EXPONENTS = (0.0, 0.5)
 # Fewer labels than this say nothing of a scale.
 FEWEST_LABELS = 20
+# The log of a Bayes factor from which evidence is called very strong.
+VERY_STRONG = 5.0
 # The kernel that is used, the roughest: it follows any target to some extent. Of few labels it
 # follows wrong ones too: there it is a linear function and a smooth one.
 KERNEL, SMOOTH = "laplacian", "rbf"

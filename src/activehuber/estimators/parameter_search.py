@@ -29,7 +29,6 @@ from activehuber.estimators.splitters import class_numbers, is_unlabelled
 from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.feature_maps import drawn
-from activehuber.labels.rule import FEW_LABELS
 from activehuber.selection.candidates import WIDTH_KERNELS, Point
 from activehuber.selection.search import RIDGES, WIDTH_FACTORS, Plan, SearchResult, grid_points
 from activehuber.selection.tuning import check_enough_labels, family_of
@@ -38,6 +37,9 @@ from activehuber.views import View, check_views, resolve_columns
 
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
+# Up to so many labels cannot tell a rough function from wrong labels: simpler ones are tried
+# too.
+FEW_LABELS = 100
 # Of more features than this there is no sum of a kernel each: few labels cannot tell them.
 MOST_SUMMANDS = 20
 
@@ -280,7 +282,7 @@ class ParameterSearch(ViewParameters):
     def _candidates_of_few(
         self, settings: list[Settings], data: Data
     ) -> Iterator[dict[str, Any]]:
-        """Linear, linear and smooth, a smooth function of each feature, smooth.
+        """Linear, linear and smooth, a smooth function of each feature, smooth, and rough.
 
         Few labels cannot tell a rough function from a smooth one and some wrong labels, nor a
         linear one from a smooth one that happens to be nearly linear.

@@ -39,11 +39,11 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
     ----------
     kernels : "auto" or list of str, default="auto"
         Tried alone and all of them added up, each with a width of its own. "auto" is
-        ("laplacian", "rbf", "matern"). Of up to 100 labels it is "linear", "linear" and "rbf"
-        added up, an "rbf" for each feature added up, and "rbf": few labels cannot tell a rough
-        function from wrong labels. These are compared by how likely all labels are under each,
-        with ½ log l off for every label dropped. That is not so if gammas, alphas, cv, scoring,
-        relevance, manifolds or approximation are given: then it is the three above.
+        ("laplacian", "rbf", "matern"); of up to 100 labels it is "linear", "linear" and "rbf"
+        added up, an "rbf" for each feature added up, "rbf" and "laplacian", since few cannot
+        tell a rough function from wrong labels, and the one under which all labels are
+        likeliest is taken. It is the former three where gammas, alphas, cv, scoring,
+        relevance, manifolds or approximation say what to try.
     gammas : list of float, default=None
         Widths to try; None is a range around gamma="scale", from which the search moves on.
         With views they are factors on the width of each view. Kernels other than laplacian,

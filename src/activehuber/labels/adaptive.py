@@ -20,8 +20,7 @@ from activehuber.labels import mixture, thresholds
 from activehuber.labels.error_scale import ErrorScale
 from activehuber.labels.mixture import Judgement, LabelPrior
 from activehuber.labels.refinement import Report, Trace, largest_residual
-from activehuber.labels.rule import DEFAULT_RULE, FEW_LABELS, LabelRule
-from activehuber.labels.subsets import concentrated
+from activehuber.labels.rule import DEFAULT_RULE, LabelRule
 from activehuber.numerics import robust
 from activehuber.operators.protocol import Gram, Source
 from activehuber.problem.problem import Problem
@@ -175,18 +174,18 @@ class End:
     judged: Judgement
 
 
-def ranked(ends: Iterable[End], prior: LabelPrior) -> list[End]:
+def ranked(ends: Iterable[End], counts: Vector) -> list[End]:
     """Those that predict all labels as well as the best, but for chance; the likeliest first.
 
     Labels may seem wrong because they were kept from saying otherwise: an end must predict all
     labels, right or wrong and each left out, no worse than the best by more than one standard
     error. Of those that do, the likelihood and the skill of all labels decide.
     """
-    found, counts = list(ends), prior.counts
-    total = float(counts.sum())
+    found = list(ends)
     sizes = [robust.weighted_median(np.abs(end.judged.errors), counts) for end in found]
     usual = robust.MAD_TO_SIGMA * min((s for s in sizes if s > 0.0), default=1.0)
     losses = [mixture.losses(end.judged.errors, usual) for end in found]
+    total = float(counts.sum())
     best = min(losses, key=lambda loss: float(counts @ loss))
     fair = []
     for end, loss in zip(found, losses, strict=True):
@@ -225,7 +224,7 @@ class LabelSearch:
             end = self.follow(start)
             ends.setdefault(end.kept.tobytes(), end)
         self.source = None  # the inverse is as large as the Gram matrix
-        return ranked(ends.values(), self.prior)
+        return ranked(ends.values(), self.prior.counts)
 
     def starts(self) -> Iterator[LeaveOneOut]:
         """Leave-one-out figures to begin with."""
@@ -273,15 +272,6 @@ class LabelSearch:
         share = self.rule.one_side
         yield self.fit(errors <= robust.weighted_quantile(errors, weights, share))
         yield self.fit(-errors <= robust.weighted_quantile(-errors, weights, share))
-        yield from map(self.fit, self._concentrated())
-
-    def _concentrated(self) -> list[Mask]:
-        """Labels that small subsets lead to, where labels are few."""
-        prior, border = self.prior, self.problem.fit_intercept
-        if float(prior.counts.sum()) > FEW_LABELS or prior.two_values is not None:
-            return []
-        Q = np.array([self.problem.gram.matvec(each) for each in np.eye(len(prior.y))])
-        return concentrated(Q, prior.y, prior.counts, self.ridge, border=border)
 
     def _from_some(self) -> Iterable[LeaveOneOut] | None:
         """Starts for all labels: the two best ends of a search of some, if these differ."""

@@ -384,6 +384,5 @@ class _MixtureModel:
             pull = (rule.right_tail + 1.0) / (rule.right_tail + sizes / variance)
             variance = np.maximum((pull * sizes) @ used / total, least)[:, None]
         levels = log_t(self.squares, rule.right_tail, variance * shape) @ used
-        levels -= 0.5 * (EXPONENTS / rule.growth) ** 2
-        best = int(np.argmax(levels))
+        best = int(np.argmax(levels - 0.5 * (EXPONENTS / rule.growth) ** 2))
         now.exponent, now.growth = float(EXPONENTS[best]), growth[best]

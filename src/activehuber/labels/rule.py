@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# Up to so many labels are few: fits to small subsets are starts of the search, candidates are
-# linear or smooth. More tell a rough function from wrong labels, and of their subsets fewer are
-# without a wrong one.
-FEW_LABELS = 100
-# The log of a Bayes factor from which evidence is called very strong.
-VERY_STRONG = 5.0
-
 
 @dataclass(frozen=True)
 class LabelRule:

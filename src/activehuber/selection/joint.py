@@ -19,12 +19,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.labels import mixture
-from activehuber.labels.adaptive import (
-    WIDE_RIDGE,
-    End,
-    LabelSearch,
-    ranked,
-)
+from activehuber.labels.adaptive import WIDE_RIDGE, End, LabelSearch, ranked
 from activehuber.labels.rule import LabelRule
 from activehuber.numerics import robust
 from activehuber.selection.candidates import Family, Point
@@ -74,8 +69,8 @@ class JointSearch:
         for choice, start in self._starts():
             found, end = self._follow(choice, start)
             ends.setdefault(end.kept.tobytes() + bytes([found.place % 256]), (found, end))
-        prior = next(iter(self.searches.values())).prior
-        order = ranked([end for _, end in ends.values()], prior)
+        counts = next(iter(self.searches.values())).prior.counts
+        order = ranked([end for _, end in ends.values()], counts)
         by_end = {id(end): choice for choice, end in ends.values()}
         return [(by_end[id(end)], end) for end in order]
 
