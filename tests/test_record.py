@@ -29,7 +29,10 @@ def test_a_run_that_fails_is_not_kept(tmp_path, capfd):
 @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["record", "labels"]])
 def test_other_names_are_refused_with_those_that_there_are(arguments, tmp_path, capsys):
     assert record.main(arguments, tmp_path) == 2
-    assert "there are audit, coverage, labels, path, peers, sc" in capsys.readouterr().err
+    assert (
+        "there are audit, classics, coverage, labels, path, peers, sc"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("name", record.names())

@@ -33,7 +33,7 @@ cli_module = importlib.import_module("activehuber.cli.audit")
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(
-        choice, "_chooser", lambda classify, views, seed: Quick(classify, views)
+        choice, "_chooser", lambda options, views: Quick(options.classify, views)
     )
 
 
@@ -90,7 +90,7 @@ def test_with_a_landmark_on_every_row_it_is_the_exact_audit(table):
 def test_views_share_the_functions(table, monkeypatch):
     from activehuber import View
 
-    monkeypatch.setattr(choice, "_chooser", lambda classify, views, seed: Quick(views=views))
+    monkeypatch.setattr(choice, "_chooser", lambda options, views: Quick(views=views))
     views = [View(["size"], "rbf", name="line"), View(["town", "day"], "laplacian")]
     found = audit(*table, views=views, approximation="nystrom", n_components=40)
     assert estimator_of(found).regressor.n_components == 20

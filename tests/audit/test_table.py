@@ -260,7 +260,7 @@ def test_parameters_chosen_on_some_labels_are_used_on_all(table):
 
 def test_views_of_columns_become_views_of_features(table, monkeypatch):
     X, y = table
-    monkeypatch.setattr(choice, "_chooser", lambda classify, views, seed: Quick(views=views))
+    monkeypatch.setattr(choice, "_chooser", lambda options, views: Quick(views=views))
     views = [View(["size"], "linear", name="line"), View(["town", "day"], "laplacian")]
     found = audit(X, y, views=views)
     columns = [view.columns for view in found.model.named_steps["estimator"].regressor.views]

@@ -26,7 +26,7 @@ COMMAND = [sys.executable, "-m", "activehuber"]
 def quick(monkeypatch):
     """Fixed parameters where the choice of them is not what is tested."""
     monkeypatch.setattr(
-        choice, "_chooser", lambda classify, views, seed: Quick(classify, views)
+        choice, "_chooser", lambda options, views: Quick(options.classify, views)
     )
 
 
@@ -495,7 +495,7 @@ def test_ctrl_c_writes_nothing(table, tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr("activehuber.report.page.render", stopped)
     monkeypatch.setattr(
-        choice, "_chooser", lambda classify, views, seed: Quick(classify, views)
+        choice, "_chooser", lambda options, views: Quick(options.classify, views)
     )
     assert run(["audit", str(table), "--target", "price", "-o", str(tmp_path / "out")]) == 130
     assert capsys.readouterr().err == "activehuber: stopped; no file was left half-written\n"

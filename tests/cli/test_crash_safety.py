@@ -23,7 +23,7 @@ import activehuber.persistence.model_files
 from activehuber.cli.app import run
 from activehuber.audit import choice
 from tests.audit.test_table import Quick
-choice._chooser = lambda classify, views, seed: Quick(classify)
+choice._chooser = lambda options, views: Quick(options.classify)
 print("ready", flush=True)
 sys.stdin.readline()
 for turn in range(1000):

@@ -87,7 +87,7 @@ def test_classifier_round_trip(rng, tmp_path, n_classes):
 
 
 def test_views_round_trip(rng, tmp_path, monkeypatch):
-    monkeypatch.setattr(choice, "_chooser", lambda classify, views, seed: Quick(views=views))
+    monkeypatch.setattr(choice, "_chooser", lambda options, views: Quick(views=views))
     X, y = make_table(rng)
     views = [View(["size"], "linear"), View(["town", "day"], "rbf", gamma=0.3, name="rest")]
     found = audit(X, y, views=views)
