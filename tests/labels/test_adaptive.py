@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
 from threadpoolctl import threadpool_limits
@@ -9,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from activehuber import HLRegressor
 from activehuber.estimators.regressor import fit_regressor
 from activehuber.labels import adaptive
+from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
 from tests import oracles
@@ -248,3 +250,18 @@ def test_the_search_of_some_finds_what_that_of_all_does(monkeypatch):
     whole = HLRegressor(alpha=1e-3).fit(X, y)
     assert np.mean(some.removed_ != whole.removed_) < 0.005
     assert f1_score(bad, some.removed_) > 0.85
+
+
+def test_what_is_said_of_labels_comes_from_the_fit_to_those_kept():
+    """Where rounds go in a circle, the fit before was to others."""
+    for seed in (13, 34, 44, 80):  # in a circle each
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(40, 2))
+        y = np.round(np.sin(2 * X[:, 0]) + 0.5 * rng.standard_t(2, size=40), 1)
+        everyone = np.ones(40, dtype=bool)
+        gram = DenseGram(np.exp(-2.0 * cdist(X, X, "sqeuclidean")))
+        problem = Problem(gram, y, np.ones(40), 0.1 / 80, True, everyone)
+        search = adaptive.LabelSearch(problem, DEFAULT_RULE, ~everyone)
+        for end in search.best_ends():
+            own = search.known[end.kept.tobytes()].residuals
+            assert np.array_equal(end.judged.errors, own)

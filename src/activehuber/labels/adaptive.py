@@ -314,7 +314,9 @@ class LabelSearch:
             loo = self.fit(kept, loo if self.is_large and turn else None)
             judged = self._judge(key, loo)
         assert best is not None
-        return best
+        # On a circle the last word was of a fit to others than those kept.
+        loo = self.fit(best.kept, loo if self.is_large else None)
+        return End(best.kept, self._judge(best.kept.tobytes(), loo))
 
     def _judge(self, key: bytes, loo: LeaveOneOut) -> Judgement:
         """All labels by the fit to some; several starts come by the same ones."""
