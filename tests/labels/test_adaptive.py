@@ -261,7 +261,19 @@ def test_what_is_said_of_labels_comes_from_the_fit_to_those_kept():
         everyone = np.ones(40, dtype=bool)
         gram = DenseGram(np.exp(-2.0 * cdist(X, X, "sqeuclidean")))
         problem = Problem(gram, y, np.ones(40), 0.1 / 80, True, everyone)
-        search = adaptive.LabelSearch(problem, DEFAULT_RULE, ~everyone)
-        for end in search.best_ends():
-            own = search.known[end.kept.tobytes()].residuals
-            assert np.array_equal(end.judged.errors, own)
+        found = adaptive.judge_labels(problem, ~everyone, DEFAULT_RULE)
+        again = adaptive.LabelSearch(problem, DEFAULT_RULE, ~everyone)
+        again.source = gram.inverse_source(again.mu, border=True)
+        own = again.fit(found.kept)
+        assert np.allclose(found.judged.errors, own.residuals, atol=1e-6)
+
+
+def test_as_many_labels_as_the_search_takes_are_searched_once():
+    """Small weights count as labels, whose sum is that number but for rounding."""
+    n = adaptive.SEARCH_LABELS
+    X = np.linspace(0.0, 6.0, n)[:, None]
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
+        model = HLRegressor().fit(X, y, sample_weight=rng.uniform(0.1, 1.0, size=n))
+        assert not model.removed_.any()

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from activehuber.numerics.likelihood import log_evidence
+from activehuber.numerics.likelihood import EvidenceByRidge, log_evidence
+from activehuber.numerics.linalg import BreakdownError
 from tests import oracles
 
 
@@ -46,3 +47,11 @@ def test_weights_are_repetitions_to_the_evidence():
         ]
         found.append(levels[1] - levels[0])
     assert found[0] == pytest.approx(found[1])
+
+
+def test_a_constant_that_a_matrix_swallows_is_a_breakdown(rng):
+    gram = 1e308 * np.eye(6)
+    found = EvidenceByRidge(gram, rng.normal(size=6), np.full(6, 1e-10), border=True, floor=1.0)
+    found.ones[:] = 1e-200  # what is left of it
+    with pytest.raises(BreakdownError, match="too large for doubles"):
+        found.at(1.0)

@@ -213,8 +213,7 @@ class LabelSearch:
     def best_ends(self, kept: Sequence[Mask] | None = None) -> list[End]:
         """Ends of all starts, or of those that are given, the best first."""
         border = self.problem.fit_intercept
-        some_first = float(self.prior.counts.sum()) > SEARCH_LABELS
-        starts = self._from_some() if some_first and kept is None else None
+        starts = self._from_some() if kept is None else None
         self.source = self.problem.gram.inverse_source(self.mu, border=border)
         if kept is not None:
             starts = [self.fit(each) for each in kept]
@@ -223,8 +222,12 @@ class LabelSearch:
         for start in starts:
             end = self.follow(start)
             ends.setdefault(end.kept.tobytes(), end)
+        best, *others = ranked(ends.values(), self.prior.counts)
+        # On a circle the last word was of a fit to others than those kept.
+        known = next(iter(self.known.values())) if self.is_large else None
+        judged = self._judge(best.kept.tobytes(), self.fit(best.kept, known))
         self.source = None  # the inverse is as large as the Gram matrix
-        return ranked(ends.values(), self.prior.counts)
+        return [End(best.kept, judged), *others]
 
     def starts(self) -> Iterator[LeaveOneOut]:
         """Leave-one-out figures to begin with."""
@@ -274,7 +277,10 @@ class LabelSearch:
         yield self.fit(-errors <= robust.weighted_quantile(-errors, weights, share))
 
     def _from_some(self) -> Iterable[LeaveOneOut] | None:
-        """Starts for all labels: the two best ends of a search of some, if these differ."""
+        """Starts for many labels: the two best ends of a search of some, if these differ."""
+        everyone = np.ones(len(self.mu), dtype=bool)
+        if units(self.problem.weights, everyone) <= SEARCH_LABELS:
+            return None
         rows, weights = some_labels(self.problem, SEARCH_LABELS)
         some = on_some(self.problem, rows, weights, self.problem.gram.subset(rows))
         search = LabelSearch(some, self.rule, self.trusted[rows])
@@ -314,9 +320,7 @@ class LabelSearch:
             loo = self.fit(kept, loo if self.is_large and turn else None)
             judged = self._judge(key, loo)
         assert best is not None
-        # On a circle the last word was of a fit to others than those kept.
-        loo = self.fit(best.kept, loo if self.is_large else None)
-        return End(best.kept, self._judge(best.kept.tobytes(), loo))
+        return best
 
     def _judge(self, key: bytes, loo: LeaveOneOut) -> Judgement:
         """All labels by the fit to some; several starts come by the same ones."""

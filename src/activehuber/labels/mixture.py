@@ -31,6 +31,7 @@ from activehuber._typing import Mask, Vector
 from activehuber.labels import flips
 from activehuber.labels.error_scale import ErrorScale
 from activehuber.labels.rule import LabelRule
+from activehuber.numerics.linalg import BreakdownError
 from activehuber.numerics.robust import weighted_median, weighted_quantile
 from activehuber.solver.leave_one_out import LeaveOneOut, units
 
@@ -46,6 +47,8 @@ MOST_CENTRAL = 0.95
 # Where the rows take less than this share off the size of the errors of a constant, a label is
 # wrong only outside of what labels are anywhere: σ then matches so many errors.
 LEAST_EXPLAINED, NEARLY_ALL = 0.05, 0.9
+# Errors whose squares doubles cannot hold.
+FAR_TOO_LARGE = 1e150
 # Errors beyond so many times the usual size count no more in `losses`.
 FARTHEST = 60.0
 
@@ -334,6 +337,8 @@ class _MixtureModel:
             usual = float(stdtrit(self.rule.right_tail, 0.5 + 0.5 * inside))
             sigma = few * middle / usual
             self.now.sigma = max(sigma, NOISE_FLOOR * self.known.spread)
+            if self.now.sigma > FAR_TOO_LARGE:
+                raise BreakdownError("errors are so large that their squares overflow")
 
     def _probabilities(self) -> tuple[Vector, float]:
         """P(right) of every label, and the log likelihood of all."""

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from activehuber._typing import Matrix, Vector
-from activehuber.numerics.linalg import cholesky_in_place, solve_lower
+from activehuber.numerics.linalg import BreakdownError, cholesky_in_place, solve_lower
 
 # No sum of squares is smaller: labels may all be equal.
 TINY = float(np.finfo(np.float64).tiny)
@@ -100,8 +100,13 @@ class EvidenceByRidge:
         level = -float(np.sum(np.log(pulls))) - self.log_weights
         if self.border:
             ones = float(self.ones**2 @ pulls)
-            size -= float((self.z * self.ones) @ pulls) ** 2 / ones
+            both = float((self.z * self.ones) @ pulls)
+            if ones == 0.0:  # beside kernel values beyond doubles nothing is left
+                raise BreakdownError("the kernel matrix is too large for doubles")
+            size -= both / ones * both
             level += float(np.log(ones))
+        if not np.isfinite(size):
+            raise BreakdownError("the kernel matrix is too large for doubles")
         level += self.degrees * float(np.log(max(size, least)))
         level += self.extra * float(np.log(ridge))
         return -0.5 * level / self.total
