@@ -424,9 +424,9 @@ def test_a_scheduler_that_is_not_there_is_one_line(parquet, tmp_path, capsys):
 @pytest.mark.parametrize("everyone", [False, True])
 def test_ctrl_c_leaves_no_file_and_no_process(rng, tmp_path, engine, everyone):
     """`everyone`: a terminal sends it to all processes of the group."""
-    X = rng.normal(size=(60_000, 4))
+    X = rng.normal(size=(400_000, 4))
     frame = pd.DataFrame(X, columns=list("abcd")).assign(y=np.sin(X[:, 0]) + X[:, 1])
-    frame.to_parquet(tmp_path / "t.parquet", index=False, row_group_size=20_000)
+    frame.to_parquet(tmp_path / "t.parquet", index=False, row_group_size=100_000)
     arguments = ["audit", "t.parquet", "--target", "y", "--engine", engine]
     process = subprocess.Popen(
         [*COMMAND, *arguments, "--components", "200"],
