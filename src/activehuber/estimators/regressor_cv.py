@@ -27,13 +27,12 @@ from activehuber.selection.tuning import choose, grid_errors
 class HLRegressorCV(RegressorMixin, ParameterSearch):
     """`HLRegressor` with kernel, widths, alpha and removal chosen from the labels.
 
-    A grid is looked at first, each point judged by the adaptive threshold; from the best point
-    of each kernel, and then from the mean of all kernels, the widths (with `relevance` one a
-    feature) and alpha are moved along the gradient of the leave-one-out error of the labels
-    that were kept; and the last decision, which kernel or their mean and whether to drop
-    labels, to bind them or neither, is made on five folds whose labels had no say in what was
-    dropped. A rough kernel and a smooth one together see structure at two scales. See
-    `activehuber.selection.search`.
+    Labels are judged together with a grid of kernels: those held for right choose the kernel
+    under which they are most likely, and it judges all. From the best point of each kernel,
+    and then from the mean of all kernels, the widths (with `relevance` one a feature) and alpha
+    are moved along the gradient of the leave-one-out error of the labels that were kept; which
+    kernel, or their mean, is decided on five folds. A rough kernel and a smooth one together
+    see structure at two scales. See `activehuber.selection.search`.
 
     Parameters
     ----------
