@@ -33,13 +33,13 @@ def group_numbers(groups: Any, n_rows: int) -> np.ndarray | None:
         raise ValueError(
             f"groups must hold one group a row, shape ({n_rows},), got {np.shape(values)}"
         )
-    names = list(values.to_list() if hasattr(values, "to_list") else values)
+    names = [None if _is_missing(name) else name for name in values]
     try:
-        given = {name for name in names if not _is_missing(name)}
+        given = sorted({*names} - {None}, key=_rank)
     except TypeError:
         raise TypeError("groups must be words or numbers, one a row") from None
-    number = {name: place for place, name in enumerate(sorted(given, key=_rank))}
-    return np.array([-1 if _is_missing(name) else number[name] for name in names], dtype=int)
+    number = {None: -1} | {name: place for place, name in enumerate(given)}
+    return np.array([number[name] for name in names], dtype=int)
 
 
 def as_given(groups: np.ndarray | None) -> np.ndarray | None:

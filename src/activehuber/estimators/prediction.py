@@ -60,13 +60,13 @@ def _products(result: FitResult, X_fit: Matrix | None, X: Any) -> np.ndarray:
         weighted = [f.view_weights[index] * f.coefficients[:, index] for f in targets]
         coefficients = np.stack(weighted, axis=1)
         used = np.any(coefficients != 0.0, axis=1)
+        part = np.zeros((len(X), coefficients.shape[1]))
         if X_fit is None:
-            parts.append(view.kernel.product(X, X, coefficients))
+            part = view.kernel.product(X, X, coefficients)
         elif np.any(used):
             rows = view.select(X_fit)[used]
-            parts.append(view.kernel.product(view.select(X), rows, coefficients[used]))
-        else:
-            parts.append(np.zeros((len(X), coefficients.shape[1])))
+            part = view.kernel.product(view.select(X), rows, coefficients[used])
+        parts.append(part)
     return np.stack(parts, axis=1)
 
 

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import get_scorer
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_array, column_or_1d
 
 from activehuber._typing import Matrix, Vector
 from activehuber.estimators.parameter_search import (
-    HANDED_ON,
     ParameterSearch,
     TrainingRows,
     of_best,
@@ -21,6 +20,7 @@ from activehuber.estimators.prediction import interval_of
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.settings import Data, Settings
 from activehuber.selection.scoring import common_scale, robust_loss
+from activehuber.selection.search import SearchResult
 from activehuber.selection.tuning import choose, grid_errors
 
 
@@ -110,6 +110,8 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
     True
     """
 
+    _model = HLRegressor
+
     def __init__(
         self,
         *,
@@ -140,6 +142,7 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
 
     predict = of_best(HLRegressor.predict)
     score = of_best(HLRegressor.score)
+    threshold_path = of_best(HLRegressor.threshold_path)
 
     def predict_interval(self, X, coverage=0.9):
         """Intervals that hold a new label with the given probability.
@@ -167,49 +170,15 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         """
         return interval_of(self.best_estimator_, scaled(self, X), coverage, self.n_chosen_)
 
-    def threshold_path(self, *, min_threshold=None, max_events=None):
-        """The path of the best estimator; see `HLRegressor.threshold_path`.
-
-        Parameters
-        ----------
-        min_threshold : float, default=None
-        max_events : int, default=None
-
-        Returns
-        -------
-        ThresholdPath
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLRegressorCV
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
-        >>> path = HLRegressorCV(kernels=["rbf"]).fit(X, y).threshold_path(max_events=5)
-        >>> bool(np.all(np.diff(path.thresholds) < 0))
-        True
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.threshold_path(
-            min_threshold=min_threshold, max_events=max_events
-        )
-
     def _read_labels(self, X: Any, y: Any, sample_weight: Any) -> tuple[Vector, Vector]:
         """Labels of shape (n,), which are also what the kernel fit sees."""
         y, self.n_chosen_ = _one_target(y), 0
         return y, y
 
-    def _fit_best(self, given: TrainingRows) -> None:
-        self.best_estimator_ = given.fit(self._estimator(self.best_params_))
-
-    def _estimator(self, params: dict[str, Any]) -> HLRegressor:
-        handed = {name: getattr(self, name) for name in (*HANDED_ON, "removal")}
-        return HLRegressor(**handed | params)
-
-    def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        choice = self._searched(choose, settings, data)
+    def _search(self, *given: Any) -> SearchResult:
+        choice = choose(*given)
         self.n_chosen_ = len(choice.point.theta) + 1
-        return self._parameters_at(choice.point, data.total_weight)
+        return choice
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         """The grid alone, leave-one-out predictions shown to a scorer."""
