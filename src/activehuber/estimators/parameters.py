@@ -36,6 +36,9 @@ from activehuber.views import (
 
 # With an approximation parameters are chosen on so many labels at most.
 SELECTION_LABELS = 2_000
+# Parameters that are settings as they are, but for the kinds of numbers that NumPy has.
+REAL_SETTINGS = ("manifold", "agreement", "threshold_step", "tol")
+WHOLE_SETTINGS = ("n_refinements", "max_iter", "verbose")
 
 
 class ViewParameters(KeepsParameters):
@@ -268,29 +271,24 @@ def _check_approximation(model: Any) -> None:
 
 
 def checked_data(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    trusted: Any = None,
-    groups: Any = None,
+    model: Any, X: Any, y: Any, weights: Any = None, trusted: Any = None, groups: Any = None
 ) -> Data:
     """What `fit` was given, checked as the parameters are; notes the features on the model."""
     check_parameters(model)
     X, y = _checked_rows(model, X, y)
     labels = check.check_labels(y, len(X))
     y = labels.reshape(len(X), -1)
-    weights = check.check_weights(sample_weight, y)
-    mask = check.check_trusted(trusted, y.shape)
+    weights = check.check_weights(weights, y)
+    trusted = check.check_trusted(trusted, y.shape)
     if is_precomputed(model):
         X = check.check_precomputed(X)
     for holder in _holders(model):
         if model.manifold > 0.0 and graphs.is_matrix(holder.graph):
             graphs.check_affinity(holder.graph, len(X))
-    numbers = group_numbers(groups, len(y))
-    data = Data(X, y, weights, mask, labels.ndim == 2, numbers)
-    if numbers is not None:
-        check_groups(numbers, data.labelled)
+    groups = group_numbers(groups, len(y))
+    data = Data(X, y, weights, trusted, labels.ndim == 2, groups)
+    if groups is not None:
+        check_groups(groups, data.labelled)
     return data
 
 
@@ -325,10 +323,12 @@ def in_blocks(model: Any, rows: Rows) -> Rows:
 
 def resolved(model: Any, X: Any, data: Data) -> Settings:
     """Parameters as the fit uses them; X as it was given, for column selectors."""
-    known, views = data.X, []
+    known, approximation, views = data.X, None, []
     if model.approximation is not None:
         lost = isinstance(data.X, LostRows)  # then widths are numbers already
         known = None if lost else column_moments(data.X, data.weights)
+        seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+        approximation = Approximation(model.approximation, int(model.n_components), seed)
     names = ["view0"] if model.views is None else view_names(model.views)
     for name, holder in zip(names, _holders(model), strict=True):
         columns = None
@@ -336,22 +336,18 @@ def resolved(model: Any, X: Any, data: Data) -> Settings:
             given, width = getattr(model, "feature_names_in_", None), model.n_features_in_
             columns = resolve_columns(holder, name, X, given, width)
         views.append(_view_settings(holder, name, columns, known, data.weights))
+    plain: dict[str, Any] = {name: float(getattr(model, name)) for name in REAL_SETTINGS}
+    plain |= {name: int(getattr(model, name)) for name in WHOLE_SETTINGS}
     settings = Settings(
         views=tuple(views),
         view_weights=check_view_weights(model.view_weights, len(views)),
         alpha=1.0 if _is("loo", model.alpha) else float(model.alpha),
-        manifold=float(model.manifold),
-        agreement=float(model.agreement),
         threshold=model.threshold,
         removal=model.removal,
-        n_refinements=int(model.n_refinements),
-        threshold_step=float(model.threshold_step),
         algorithm=model.algorithm,
         fit_intercept=bool(model.fit_intercept),
-        tol=float(model.tol),
-        max_iter=int(model.max_iter),
-        verbose=int(model.verbose),
-        approximation=None if model.approximation is None else _approximation(model),
+        approximation=approximation,
+        **plain,
     )
     moved = _is("loo", model.alpha), model.views is None and _is("loo", model.gamma)
     return _chosen(settings, data, *moved) if any(moved) else settings
@@ -371,11 +367,6 @@ def _view_settings(
     degree, coef0 = int(holder.degree), float(holder.coef0)
     kernel = Kernel(holder.kernel, gamma, degree, coef0, dict(holder.kernel_params or {}))
     return ViewSettings(name, columns, kernel, holder.graph, int(holder.n_neighbors))
-
-
-def _approximation(model: Any) -> Approximation:
-    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
-    return Approximation(model.approximation, int(model.n_components), seed)
 
 
 def _chosen(settings: Settings, data: Data, move_ridge: bool, move_widths: bool) -> Settings:

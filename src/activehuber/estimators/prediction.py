@@ -41,12 +41,20 @@ def parts_of(model: Any, X: Any) -> np.ndarray:
     """`predict_views` of checked rows; what is not finite is refused."""
     with np.errstate(over="ignore", invalid="ignore"):
         out = _products(model.result_, model.X_fit_, X)
-    if isinstance(out, np.ndarray) and not np.all(np.abs(out) < LARGEST):
-        raise ValueError(
-            "X: predictions overflow; its rows lie far from those of the fit, or the model "
-            "is damaged"
-        )
+    out = without_overflow(out) if isinstance(out, np.ndarray) else out  # else it is lazy
     return out if model.result_.data.several_targets else out[:, :, 0]
+
+
+def without_overflow(
+    values: np.ndarray, largest: float = LARGEST, *, what: str = "predictions"
+) -> np.ndarray:
+    """The values, which must be below the largest in size."""
+    if not np.all(np.abs(values) < largest):
+        raise ValueError(
+            f"X: {what} overflow; its rows lie far from those of the fit, or the model is "
+            "damaged"
+        )
+    return values
 
 
 def _products(result: FitResult, X_fit: Matrix | None, X: Any) -> np.ndarray:
@@ -116,12 +124,7 @@ def interval_of(model: Any, X: Any, coverage: Any, chosen: int = 0) -> np.ndarra
             scales = evidence.scale.at(_left_open(model, index, X), 1.0, centre[:, index])
             removed = result.targets[index].removed
             within = scales_within(evidence, removed, weights, coverage)
-            half = growth * within * scales
-        if not np.all(half < LARGEST):
-            raise ValueError(
-                "X: intervals overflow; its rows lie far from those of the fit, or the "
-                "model is damaged"
-            )
+            half = without_overflow(growth * within * scales, what="intervals")
         ends.append(np.stack([centre[:, index] - half, centre[:, index] + half], axis=1))
     return result.of_targets(ends)
 

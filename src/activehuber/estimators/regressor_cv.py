@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.metrics import get_scorer
 from sklearn.utils.validation import check_array, column_or_1d
 
-from activehuber._typing import Matrix, Vector
+from activehuber._typing import Vector
 from activehuber.estimators.parameter_search import (
     ParameterSearch,
     TrainingRows,
@@ -182,12 +182,17 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         """The grid alone, leave-one-out predictions shown to a scorer."""
+        from sklearn.linear_model import LinearRegression  # takes a while, and is rarely needed
+
         total = data.total_weight
         plan, lines, scores = self._plan(total), [], []
         scorer, given = get_scorer(self.scoring), data.y[data.labelled[:, 0], 0]
+        # Scorers ask a model: this one predicts what it is shown.
+        as_shown = LinearRegression()
+        as_shown.coef_, as_shown.intercept_ = np.ones(1), 0.0
         for point, errors in grid_errors(settings, data, self.manifolds, plan):
             predicted = (given - errors).reshape(-1, 1)
-            scores.append(float(scorer(_AsGiven(), predicted, given)))
+            scores.append(float(scorer(as_shown, predicted, given)))
             lines.append(self._parameters_at(point, total))
         return self._best_of(lines, np.array(scores), "look")
 
@@ -203,21 +208,6 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         weights = np.concatenate([part for _, part in runs[0]])
         scale = common_scale(errors, weights)
         return -np.array([robust_loss(e, weights, scale) for e in errors])
-
-
-class _AsGiven(RegressorMixin, BaseEstimator):
-    """Lets a scorer see predictions that are there already."""
-
-    def fit(self, X: Any = None, y: Any = None) -> _AsGiven:
-        """Nothing to fit."""
-        return self
-
-    def predict(self, X: Matrix) -> Vector:
-        """The one column of X."""
-        return X[:, 0]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
 
 
 def _one_target(y: Any) -> Vector:
