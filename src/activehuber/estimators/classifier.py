@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from activehuber._typing import Mask, Vector
 from activehuber.estimators.inputs import checked_rows, each_row, is_streamed, scored_rows
-from activehuber.estimators.parameters import ViewParameters, check_parameters, constructor_like
+from activehuber.estimators.parameters import ViewParameters, check_parameters, widened
 from activehuber.estimators.prediction import parts_of, rows_to_predict
 from activehuber.estimators.regressor import COEFFICIENTS, HLRegressor, fit_regressor
 from activehuber.estimators.splitters import is_missing
@@ -108,7 +108,7 @@ class HLClassifier(ClassifierMixin, ViewParameters):
     ['big', 'small']
     """
 
-    __init__ = constructor_like(HLRegressor.__init__, noise_rates=None)
+    __init__ = widened(HLRegressor.__init__, noise_rates=None)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any, groups: Any) -> None:
         X, y = checked_rows(X, y, self)
@@ -356,7 +356,16 @@ def _read_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     if not len(y):
         raise ValueError("y is empty: it must hold one class for each row")
     given = ~is_missing(y)
-    labels = _unboxed(y[given])
+    labels = y[given]
+    if labels.dtype.kind == "O":
+        # In the dtype that they have in common.
+        values, numeric = labels.tolist(), (numbers.Real, np.bool_)
+        if not any(all(isinstance(each, kind) for each in values) for kind in (str, numeric)):
+            raise TypeError(
+                "y must hold classes that are all numbers or all strings; mark unlabelled rows "
+                "by NaN, None or pandas.NA"
+            )
+        labels = np.array(values)
     if labels.dtype.kind == "f":
         validation.assert_all_finite(labels, input_name="y")
     classes, place = np.unique(labels, return_inverse=True)
@@ -371,19 +380,6 @@ def code_labels(y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:
     """The sorted classes, and the codes ±1 of shape (n,) or (n, n_classes), NaN for none."""
     classes, own = _read_classes(y)
     return classes, _CodedLabels.of(own, len(classes), sample_weight).codes
-
-
-def _unboxed(labels: np.ndarray) -> np.ndarray:
-    """Labels of an object array in the dtype that they have in common."""
-    if labels.dtype.kind != "O":
-        return labels
-    values, numeric = labels.tolist(), (numbers.Real, np.bool_)
-    if not any(all(isinstance(value, kind) for value in values) for kind in (str, numeric)):
-        raise TypeError(
-            "y must hold classes that are all numbers or all strings; mark unlabelled rows by "
-            "NaN, None or pandas.NA"
-        )
-    return np.array(values)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from activehuber.estimators.classifier import HLClassifier, code_labels
 from activehuber.estimators.parameter_search import ParameterSearch, of_best
-from activehuber.estimators.parameters import constructor_like
+from activehuber.estimators.parameters import widened
 from activehuber.estimators.regressor_cv import HLRegressorCV
 from activehuber.fitting.settings import Data, Settings
 from activehuber.selection.search import CLASS_RIDGES
@@ -61,9 +61,7 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
 
     _model, _search, _ridges = HLClassifier, staticmethod(choose_for_classes), CLASS_RIDGES
 
-    __init__ = constructor_like(
-        HLRegressorCV.__init__, kernels=("laplacian", "rbf"), noise_rates=None
-    )
+    __init__ = widened(HLRegressorCV.__init__, kernels=("laplacian", "rbf"), noise_rates=None)
 
     predict = of_best(HLClassifier.predict)
     predict_proba = of_best(HLClassifier.predict_proba)

@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from activehuber._typing import Vector
 from activehuber.data.rows import Rows, threads_for
+from activehuber.estimators import parameters
 from activehuber.estimators.groups import as_given, group_numbers, one_each
 from activehuber.estimators.inputs import checked_rows, is_streamed, new_rows, scored_rows
-from activehuber.estimators.parameters import SELECTION_LABELS, ViewParameters, prepared
 from activehuber.estimators.prediction import parts_of
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.estimators.splitters import class_numbers, is_unlabelled
@@ -35,6 +35,7 @@ from activehuber.selection.tuning import check_enough_labels, family_of
 from activehuber.solver.leave_one_out import units
 from activehuber.views import View, check_views, resolve_columns
 
+Parameters = dict[str, Any]
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
 # Up to so many labels cannot tell a rough function from wrong labels: simpler ones are tried
@@ -121,11 +122,11 @@ def of_best(method: Callable) -> Callable:
     return asked
 
 
-class ParameterSearch(ViewParameters):
+class ParameterSearch(parameters.ViewParameters):
     """What both searches share: checks, the scaler, the grid, the record."""
 
     kernels: Any
-    best_params_: dict[str, Any]
+    best_params_: Parameters
     # What parameters are searched for, and the ridges to look at first.
     _model: type
     _ridges: tuple[float, ...] = RIDGES
@@ -140,7 +141,7 @@ class ParameterSearch(ViewParameters):
     @property
     def _kernels(self) -> Any:
         """Kernels to try, by name."""
-        return WIDTH_KERNELS if _is_auto(self.kernels) else self.kernels
+        return WIDTH_KERNELS if parameters.is_word("auto", self.kernels) else self.kernels
 
     def _is_precomputed(self) -> bool:
         several = isinstance(self.kernels, (list, tuple, np.ndarray))
@@ -149,8 +150,12 @@ class ParameterSearch(ViewParameters):
     def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any, groups: Any) -> None:
         X, y = checked_rows(X, y, self)
         own_views = self.views
-        if isinstance(X, Rows):
-            self.views = _numbered(own_views, X)
+        if isinstance(X, Rows) and own_views is not None:
+            # Views of numbered columns: the few rows looked at have no names.
+            names = None if X.names is None else np.array(X.names)
+            self.views = copy.deepcopy(own_views)
+            for name, view in zip(check_views(own_views), self.views, strict=True):
+                view.columns = resolve_columns(view, name, X, names, X.n_features)
         y, target = self._read_labels(X, y, sample_weight)
         numbers = as_given(group_numbers(groups, len(target)))
         given = self._checked(TrainingRows(X, y, target, sample_weight, trusted, numbers))
@@ -217,19 +222,19 @@ class ParameterSearch(ViewParameters):
             raise ValueError("standardize=True needs X in memory; standardise it beforehand")
         return replace(given, X=X, target=target, sample_weight=weights)
 
-    def _choose_on_some(self, given: TrainingRows) -> dict[str, Any]:
+    def _choose_on_some(self, given: TrainingRows) -> Parameters:
         """Parameters from a few labels; the ridge 2Sλ is noise over signal and stays."""
         weights = given.weights
         missing = np.isnan(given.target.reshape(len(given), -1)[:, 0])
         labelled = np.flatnonzero(~missing & (weights > 0.0))
         rng = np.random.default_rng(self.random_state)
-        self._looked_at = labelled[drawn(len(labelled), SELECTION_LABELS, rng)]
+        self._looked_at = labelled[drawn(len(labelled), parameters.SELECTION_LABELS, rng)]
         best = self._choose(given.take(self._looked_at))
         share = float(weights[self._looked_at].sum() / weights[labelled].sum())
         handed = self._own("approximation", "n_components", "block_size", "random_state")
         return {**best, "alpha": share * best["alpha"], **handed}
 
-    def _choose(self, given: TrainingRows) -> dict[str, Any]:
+    def _choose(self, given: TrainingRows) -> Parameters:
         """`best_params_` by exact fits."""
         with threads_for(len(given)):
             settings, data = self._prepared(self._candidates(), given)
@@ -243,24 +248,24 @@ class ParameterSearch(ViewParameters):
             return self._by_splits(self._grid(settings, data), given)
 
     def _prepared(
-        self, candidates: Iterable[dict[str, Any]], given: TrainingRows
+        self, candidates: Iterable[Parameters], given: TrainingRows
     ) -> tuple[list[Settings], Data]:
         """Settings of each kernel fit, and data of them all."""
         settings = []
         for params in candidates:
             model = HLRegressor(**self._own(*HANDED_ON) | params)
-            resolved, data = prepared(model, given.X, given.target, *given.of_labels)
+            resolved, data = parameters.prepared(model, given.X, given.target, *given.of_labels)
             settings.append(resolved)
         return settings, data
 
-    def _own(self, *names: str) -> dict[str, Any]:
+    def _own(self, *names: str) -> Parameters:
         """Parameters of the search that it has, by name."""
         return {name: value for name, value in vars(self).items() if name in names}
 
-    def _estimator(self, params: dict[str, Any]) -> Any:
+    def _estimator(self, params: Parameters) -> Any:
         return self._model(**self._own(*TO_ESTIMATOR) | params)
 
-    def _candidates(self) -> list[dict[str, Any]]:
+    def _candidates(self) -> list[Parameters]:
         """Parameters of one kernel fit a kernel."""
         if self.views is not None:
             return [{}]
@@ -275,12 +280,10 @@ class ParameterSearch(ViewParameters):
         free = not self.relevance and all(manifold == 0.0 for manifold in self.manifolds)
         for name in ("cv", "approximation", "views", "gammas", "alphas"):
             free = free and getattr(self, name) is None
-        free = free and self.scoring == "robust" and _is_auto(self.kernels)
+        free = free and self.scoring == "robust" and parameters.is_word("auto", self.kernels)
         return free and units(data.weights, data.labelled[:, 0]) <= FEW_LABELS
 
-    def _candidates_of_few(
-        self, settings: list[Settings], data: Data
-    ) -> Iterator[dict[str, Any]]:
+    def _candidates_of_few(self, settings: list[Settings], data: Data) -> Iterator[Parameters]:
         """Linear, linear and smooth, a smooth function of each feature, smooth, and rough.
 
         Few labels cannot tell a rough function from a smooth one and some wrong labels, nor a
@@ -313,7 +316,7 @@ class ParameterSearch(ViewParameters):
             report=partial(print, "[activehuber]") if self.verbose else Plan.report,
         )
 
-    def _by_splits(self, grid: list[dict[str, Any]], given: TrainingRows) -> dict[str, Any]:
+    def _by_splits(self, grid: list[Parameters], given: TrainingRows) -> Parameters:
         """The grid alone, every point fitted on every training part."""
         splits = splits_of(self.cv, given, classes=isinstance(self, ClassifierMixin))
         runs = []
@@ -332,7 +335,7 @@ class ParameterSearch(ViewParameters):
         """The score of each point, from what its test parts say."""
         return np.array([np.mean(run) for run in runs])
 
-    def _grid(self, settings: list[Settings], data: Data) -> list[dict[str, Any]]:
+    def _grid(self, settings: list[Settings], data: Data) -> list[Parameters]:
         """Parameters of the grid as the estimator takes them."""
         total = data.total_weight
         plan, out = self._plan(total), []
@@ -342,7 +345,7 @@ class ParameterSearch(ViewParameters):
             out += [self._parameters_at(point, total) for point in grid_points(family, plan)]
         return out
 
-    def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
+    def _in_closed_form(self, settings: list[Settings], data: Data) -> Parameters:
         """What a search in closed form finds; its trials are recorded."""
         total = data.total_weight
         plan = replace(self._plan(total), by_evidence=self._are_few(data))
@@ -353,7 +356,7 @@ class ParameterSearch(ViewParameters):
         self.best_score_ = choice.score
         return self._parameters_at(choice.point, total)
 
-    def _best_of(self, lines: list[dict], scores: Vector, stage: str) -> dict[str, Any]:
+    def _best_of(self, lines: list[dict], scores: Vector, stage: str) -> Parameters:
         """Parameters with the best score; all are recorded."""
         self._tabulate(lines, scores, [stage] * len(lines))
         self.best_score_ = float(np.max(scores))
@@ -368,7 +371,7 @@ class ParameterSearch(ViewParameters):
         order = np.argsort(np.argsort(-scores, kind="stable"), kind="stable")
         self.cv_results_["rank_test_score"] = order + 1
 
-    def _parameters_at(self, point: Point, total_weight: float) -> dict[str, Any]:
+    def _parameters_at(self, point: Point, total_weight: float) -> Parameters:
         """A point of the search as parameters of the estimator."""
         parts, alpha = point.family.parts, point.ridge / (2.0 * total_weight)
         out = {"alpha": alpha, "manifold": point.family.manifold}
@@ -412,23 +415,9 @@ class ParameterSearch(ViewParameters):
         return np.average(shares, axis=0, weights=moves if moves.sum() > 0.0 else None)
 
 
-def _is_auto(kernels: Any) -> bool:
-    return isinstance(kernels, str) and kernels == "auto"
-
-
-def _numbered(views: Any, rows: Rows) -> Any:
-    """Views of named columns as views of numbers: the few rows looked at have no names."""
-    if views is None:
-        return None
-    names, numbered = None if rows.names is None else np.array(rows.names), copy.deepcopy(views)
-    for name, view, own in zip(check_views(views), views, numbered, strict=True):
-        own.columns = resolve_columns(view, name, rows, names, rows.n_features)
-    return numbered
-
-
 def splits_of(cv: Any, given: TrainingRows, *, classes: bool) -> Splits:
     """Pairs of (train, test) rows; unlabelled rows are in every training part."""
-    X, y = given.X, given.y
+    X, y, every = given.X, given.y, np.arange(len(given))
     missing = is_unlabelled(y)
     labelled = np.flatnonzero(~missing)
     target = class_numbers(y, labelled) if classes else np.asarray(y, dtype=float)[labelled]
@@ -442,19 +431,14 @@ def splits_of(cv: Any, given: TrainingRows, *, classes: bool) -> Splits:
         parts = splitter.split(_safe_indexing(X, labelled), target, own)
         pairs = [(labelled[train], labelled[test]) for train, test in parts]
     else:
-        pairs = [(t[~missing[t]], s[~missing[s]]) for t, s in _given_splits(cv, len(y))]
+        try:
+            pairs = [(np.asarray(train), np.asarray(test)) for train, test in cv]
+            pairs = [(every[train], every[test]) for train, test in pairs]
+        except (TypeError, ValueError, IndexError) as error:
+            raise ValueError(
+                "cv must be None, a number of folds, a splitter or pairs of (train, test) "
+                f"rows, got {cv!r} ({error})"
+            ) from None
+        pairs = [(t[~missing[t]], s[~missing[s]]) for t, s in pairs]
     unlabelled = np.flatnonzero(missing)
     return [(np.sort(np.concatenate([train, unlabelled])), test) for train, test in pairs]
-
-
-def _given_splits(cv: Any, n_rows: int) -> Splits:
-    """Pairs of row numbers or masks that a user gave, as row numbers."""
-    try:
-        pairs = [(np.asarray(train), np.asarray(test)) for train, test in cv]
-        every = np.arange(n_rows)
-        return [(every[train], every[test]) for train, test in pairs]
-    except (TypeError, ValueError, IndexError) as error:
-        raise ValueError(
-            "cv must be None, a number of folds, a splitter or pairs of (train, test) rows, "
-            f"got {cv!r} ({error})"
-        ) from None

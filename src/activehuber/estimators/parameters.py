@@ -171,13 +171,10 @@ class ViewParameters(KeepsParameters):
         return is_precomputed(self)
 
 
-def constructor_like(other: Callable[..., None], **own: Any) -> Callable[..., None]:
+def widened(other: Callable[..., None], **own: Any) -> Callable[..., None]:
     """A constructor with the parameters of another and own ones, given with defaults."""
-    theirs = inspect.signature(other).parameters
-    mine = {
-        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-        for name, default in own.items()
-    }
+    theirs, by_name = inspect.signature(other).parameters, inspect.Parameter.KEYWORD_ONLY
+    mine = {name: inspect.Parameter(name, by_name, default=own[name]) for name in own}
     both = inspect.Signature([*(theirs | mine).values()])
 
     @wraps(other)
@@ -192,8 +189,7 @@ def constructor_like(other: Callable[..., None], **own: Any) -> Callable[..., No
 
 def is_precomputed(model: Any) -> bool:
     """Whether X is to be the Gram matrix."""
-    by_name = isinstance(model.kernel, str) and model.kernel == "precomputed"
-    return model.views is None and by_name
+    return model.views is None and is_word("precomputed", model.kernel)
 
 
 def prepared(model: Any, X: Any, *labels: Any) -> tuple[Settings, Data]:
@@ -207,9 +203,9 @@ def prepared(model: Any, X: Any, *labels: Any) -> tuple[Settings, Data]:
 
 def check_parameters(model: Any) -> None:
     """Raise unless the parameters of an `HLRegressor` make sense together."""
-    views, learn = model.views, _is("learn", model.view_weights)
+    views, learn = model.views, is_word("learn", model.view_weights)
     if views is None:
-        if _is("loo", model.gamma) and model.kernel not in WIDTH_KERNELS:
+        if is_word("loo", model.gamma) and model.kernel not in WIDTH_KERNELS:
             raise ValueError(
                 f'gamma="loo" is for the kernels {", ".join(WIDTH_KERNELS)}, got '
                 f"kernel={model.kernel!r}; give gamma"
@@ -223,7 +219,7 @@ def check_parameters(model: Any) -> None:
     check.check_threshold_parameters(model.threshold, model.algorithm)
     if model.algorithm == "paper" and learn:
         raise ValueError('algorithm="paper" cannot learn view_weights; give them')
-    if not _is("loo", model.alpha):
+    if not is_word("loo", model.alpha):
         remedy = 'usual are 1e-8 to 1; "loo" chooses one'
         check.check_number("alpha", model.alpha, above=0.0, remedy=remedy)
     for name in ("manifold", "agreement"):
@@ -240,7 +236,7 @@ def check_parameters(model: Any) -> None:
     check.check_integer("max_iter", model.max_iter, at_least=1)
     check.check_verbose(model.verbose)
     check.check_integer("n_components", model.n_components, at_least=1)
-    if not _is("auto", model.block_size):
+    if not is_word("auto", model.block_size):
         check.check_integer("block_size", model.block_size, at_least=1)
     check_random_state(model.random_state)
     if model.approximation is not None:
@@ -275,7 +271,18 @@ def checked_data(
 ) -> Data:
     """What `fit` was given, checked as the parameters are; notes the features on the model."""
     check_parameters(model)
-    X, y = _checked_rows(model, X, y)
+    if model.approximation is None:
+        refuse_streams(X)
+        X = check.checked_features(model, X, order="C", copy=not is_precomputed(model))
+    elif is_streamed(X):
+        X, y = first_rows(X, y, model)
+    elif isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiu":
+        # A memory map is there because it is large: it is not copied.
+        validate_data(model, X, skip_check_array=True)
+    else:
+        X = check.checked_features(model, X, order="C", copy=True)
+    if model.approximation is not None:
+        X = in_blocks(model, X if isinstance(X, Rows) else ArrayRows(X))
     labels = check.check_labels(y, len(X))
     y = labels.reshape(len(X), -1)
     weights = check.check_weights(weights, y)
@@ -290,23 +297,6 @@ def checked_data(
     if groups is not None:
         check_groups(groups, data.labelled)
     return data
-
-
-def _checked_rows(model: Any, X: Any, y: Any) -> tuple[Any, Any]:
-    """X as an array, or as Rows with an approximation, and y."""
-    if model.approximation is None:
-        refuse_streams(X)
-        copied = not is_precomputed(model)
-        return check.checked_features(model, X, order="C", copy=copied), y
-    if is_streamed(X):
-        rows, y = first_rows(X, y, model)
-    elif isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiu":
-        # A memory map is there because it is large: it is not copied.
-        validate_data(model, X, skip_check_array=True)
-        rows = ArrayRows(X)
-    else:
-        rows = ArrayRows(check.checked_features(model, X, order="C", copy=True))
-    return in_blocks(model, rows), y
 
 
 def in_blocks(model: Any, rows: Rows) -> Rows:
@@ -341,7 +331,7 @@ def resolved(model: Any, X: Any, data: Data) -> Settings:
     settings = Settings(
         views=tuple(views),
         view_weights=check_view_weights(model.view_weights, len(views)),
-        alpha=1.0 if _is("loo", model.alpha) else float(model.alpha),
+        alpha=1.0 if is_word("loo", model.alpha) else float(model.alpha),
         threshold=model.threshold,
         removal=model.removal,
         algorithm=model.algorithm,
@@ -349,7 +339,7 @@ def resolved(model: Any, X: Any, data: Data) -> Settings:
         approximation=approximation,
         **plain,
     )
-    moved = _is("loo", model.alpha), model.views is None and _is("loo", model.gamma)
+    moved = is_word("loo", model.alpha), model.views is None and is_word("loo", model.gamma)
     return _chosen(settings, data, *moved) if any(moved) else settings
 
 
@@ -357,12 +347,12 @@ def _view_settings(
     holder: Any, name: str, columns: np.ndarray | None, known: Any, weights: Vector
 ) -> ViewSettings:
     """A view, or the regressor itself, with its kernel resolved on the view's columns."""
-    gamma: Any = "scale" if _is("loo", holder.gamma) else holder.gamma
+    gamma: Any = "scale" if is_word("loo", holder.gamma) else holder.gamma
     if isinstance(known, ColumnMoments):
         gamma = known.gamma(gamma, columns)
     elif known is not None:
         X = known if columns is None else known[:, columns]
-        of_gram = _is("precomputed", holder.kernel)
+        of_gram = is_word("precomputed", holder.kernel)
         gamma = gamma_from_gram(gamma, X) if of_gram else resolve_gamma(gamma, X, weights)
     degree, coef0 = int(holder.degree), float(holder.coef0)
     kernel = Kernel(holder.kernel, gamma, degree, coef0, dict(holder.kernel_params or {}))
@@ -391,7 +381,7 @@ def _chosen(settings: Settings, data: Data, move_ridge: bool, move_widths: bool)
     return settings_at(settings, choice.point, total)
 
 
-def _is(name: str, value: Any) -> bool:
+def is_word(name: str, value: Any) -> bool:
     """Whether a parameter is this word; arrays are compared with none."""
     return isinstance(value, str) and value == name
 

@@ -274,6 +274,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
         `activehuber.labels.error_scale`: it grows where the labels say little of a row, and
         where noise grows with the level. The interval is meant for labels that are right: of
         removed ones those enter that are off by no more than 5 √h, since some of them are.
+        Of `HLRegressorCV` it is wider by √((l + p)/(l − p)), l labels and p numbers `n_chosen_`
+        which were chosen to make their leave-one-out residuals small.
 
         Parameters
         ----------

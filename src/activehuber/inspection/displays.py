@@ -405,10 +405,7 @@ class LabelQualityDisplay(_TwoAxes):
     def _draw(self, labels: Any, quality: Any) -> None:
         ends = [float(np.min(self.predicted)), float(np.max(self.predicted))]
         labels.plot(ends, ends, color="0.3", lw=0.8, zorder=1)
-        bins, groups = (
-            np.linspace(0.0, 1.0, 41),
-            {"kept": ~self.removed, "flagged": self.removed},
-        )
+        groups, bins = {"kept": ~self.removed, "flagged": self.removed}, np.linspace(0, 1, 41)
         for (name, rows), colour, marker in zip(groups.items(), COLOURS, MARKERS, strict=False):
             style = {"color": colour, "label": f"{name} ({np.count_nonzero(rows)})"}
             points = self.predicted[rows], self.labels[rows]
