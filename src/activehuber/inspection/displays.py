@@ -247,9 +247,8 @@ class ThresholdPathDisplay(_TwoAxes):
         True
         """
         _check_regressor(estimator, target)
-        path = estimator.threshold_path(
-            target=target, min_threshold=min_threshold, max_events=max_events
-        )
+        ends = {"min_threshold": min_threshold, "max_events": max_events}
+        path = estimator.threshold_path(target=target, **ends)
         return cls.from_path(path, threshold=np.ravel(estimator.threshold_)[target], ax=ax)
 
     @classmethod

@@ -66,13 +66,9 @@ def guard() -> None:
 
 
 def _guarded(stream: Any, errors: str) -> io.TextIOWrapper:
-    return io.TextIOWrapper(
-        io.BufferedWriter(_Forgiving(stream)),
-        encoding=stream.encoding,
-        errors=errors,
-        line_buffering=stream.line_buffering,
-        write_through=stream.write_through,
-    )
+    forgiving = io.BufferedWriter(_Forgiving(stream))
+    buffering = stream.line_buffering, stream.write_through
+    return io.TextIOWrapper(forgiving, stream.encoding, errors, None, *buffering)
 
 
 def unprinted() -> str | None:
