@@ -11,7 +11,15 @@ from sklearn.base import BaseEstimator
 from activehuber._typing import Vector
 
 
-class View(BaseEstimator):
+class KeepsParameters(BaseEstimator):
+    """An estimator whose constructor only keeps what it gets."""
+
+    def _keep(self, given: dict[str, Any]) -> None:
+        """Parameters as a constructor got them, which are its `locals()`."""
+        self.__dict__.update({name: value for name, value in given.items() if name != "self"})
+
+
+class View(KeepsParameters):
     """Some columns of X with a kernel and a graph of their own.
 
     With views x = [x¹, …, x^m] the model is h(x) = Σ_α c^α f^α(x^α) + b, each f^α in the
@@ -61,15 +69,7 @@ class View(BaseEstimator):
         n_neighbors=10,
         name=None,
     ):
-        self.columns = columns
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.graph = graph
-        self.n_neighbors = n_neighbors
-        self.name = name
+        self._keep(locals())
 
 
 def view_names(views: Sequence[View]) -> list[str]:
@@ -153,9 +153,9 @@ def _column_numbers(columns: Any, names: Any, n_features: int) -> Any:
     if isinstance(columns, slice):
         if isinstance(columns.start, str) or isinstance(columns.stop, str):
             # As in pandas: a slice of names includes its end.
-            first = 0 if columns.start is None else _named(columns.start, names)
-            last = n_features - 1 if columns.stop is None else _named(columns.stop, names)
-            return every[first : last + 1 : columns.step]
+            first = None if columns.start is None else _named(columns.start, names)
+            end = None if columns.stop is None else _named(columns.stop, names) + 1
+            columns = slice(first, end, columns.step)
         return every[columns]
     if isinstance(columns, str):
         return _named(columns, names)

@@ -9,43 +9,24 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, validation
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    assert_all_finite,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from activehuber._typing import Mask, Vector
 from activehuber.estimators.inputs import checked_rows, each_row, is_streamed, scored_rows
-from activehuber.estimators.parameters import ViewParameters, check_parameters
+from activehuber.estimators.parameters import ViewParameters, check_parameters, widened
 from activehuber.estimators.prediction import parts_of, rows_to_predict
 from activehuber.estimators.regressor import COEFFICIENTS, HLRegressor, fit_regressor
 from activehuber.estimators.splitters import is_missing
 from activehuber.fitting import validation as check
-from activehuber.labels.noise_rates import (
-    calibrate,
-    clean_error,
-    estimate_rates,
-    population_cut,
-    remaining_rates,
-)
+from activehuber.labels import noise_rates
 
 Rates = tuple[float, float]
 
 # Attributes that are those of the fit to the codes.
-SHARED = (
-    *COEFFICIENTS,
-    "intercept_",
-    "threshold_",
-    "residuals_",
-    "loo_residuals_",
-    "duality_gap_",
-    "kkt_residual_",
-    "n_iter_",
-)
+OF_THE_FIT = ("intercept_", "threshold_", "residuals_", "loo_residuals_", "n_iter_")
+SHARED = (*COEFFICIENTS, *OF_THE_FIT, "duality_gap_", "kkt_residual_")
 # Fits in search of labels to drop that contradict their leave-one-out values.
 MOST_ROUNDS = 10
 
@@ -127,44 +108,15 @@ class HLClassifier(ClassifierMixin, ViewParameters):
     ['big', 'small']
     """
 
-    def __init__(
-        self,
-        *,
-        kernel="rbf",
-        gamma="scale",
-        degree=2,
-        coef0=1,
-        kernel_params=None,
-        views=None,
-        view_weights="uniform",
-        alpha=1e-4,
-        manifold=0.0,
-        agreement=0.0,
-        graph="knn",
-        n_neighbors=10,
-        threshold="adaptive",
-        removal=0.5,
-        n_refinements=3,
-        threshold_step=0.01,
-        algorithm="exact",
-        fit_intercept=True,
-        tol=1e-10,
-        max_iter=200,
-        verbose=0,
-        approximation=None,
-        n_components=1000,
-        block_size="auto",
-        random_state=None,
-        noise_rates=None,
-    ):
-        self._keep(locals())
+    __init__ = widened(HLRegressor.__init__, noise_rates=None)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any, groups: Any) -> None:
         X, y = checked_rows(X, y, self)
-        classes, own = _read_classes(y)
+        self.classes_, own = _read_classes(y)
         check_consistent_length(X, own)
-        rates = _check_rates(self.noise_rates, len(classes))
-        labels = replace(_CodedLabels.of(own, len(classes), sample_weight), groups=groups)
+        rates = _check_rates(self.noise_rates, len(self.classes_))
+        labels = _CodedLabels.of(own, len(self.classes_), sample_weight)
+        labels = replace(labels, X=X, groups=groups)
         params = self.get_params(deep=False)
         del params["noise_rates"]
         if self.approximation is not None:
@@ -172,19 +124,16 @@ class HLClassifier(ClassifierMixin, ViewParameters):
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             params["random_state"] = int(seed)
         check_parameters(HLRegressor(**params))
-        self.classes_ = classes
-        self.estimator_, self.noise_rates_ = _fit_best(params, X, labels, trusted, rates)
+        self.estimator_, self.noise_rates_ = _fit_best(params, labels, trusted, rates)
         model = self.estimator_
-        self.removed_ = labels.of_own_class(model.removed_)
-        self.label_quality_ = labels.of_own_class(model.label_quality_)
-        self.judged_ = labels.of_own_class(model.judged_)
+        for name in ("removed_", "label_quality_", "judged_"):
+            setattr(self, name, labels.of_own_class(getattr(model, name)))
         self.cut_ = _cut(model, labels, self.noise_rates_)
         # Dropped labels too: they know nothing of their own h either, and leaving them out
         # would make the others look certain.
         codes, left_out, weights = labels.in_a_row(model)
-        self.calibration_ = calibrate(
-            codes, left_out - self.cut_, weights, self.noise_rates_ or (0.0, 0.0)
-        )
+        rates = self.noise_rates_ or (0.0, 0.0)
+        self.calibration_ = noise_rates.calibrate(codes, left_out - self.cut_, weights, rates)
 
     def decision_function(self, X):
         """How far each row is from changing class.
@@ -318,20 +267,15 @@ class HLClassifier(ClassifierMixin, ViewParameters):
 
 def _class_of(decision: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """The class of each row, from `decision_function`."""
-    if decision.ndim == 1:
-        return classes[(decision > 0.0).astype(int)]
-    return classes[np.argmax(decision, axis=1)]
+    above = decision > 0.0
+    return classes[above.astype(int) if decision.ndim == 1 else np.argmax(decision, axis=1)]
 
 
 # --- fitting ----------------------------------------------------------------------------
 
 
 def _fit_best(
-    params: dict[str, Any],
-    X: Any,
-    labels: _CodedLabels,
-    trusted: Any,
-    rates: Rates | str | None,
+    params: dict[str, Any], labels: _CodedLabels, trusted: Any, rates: Rates | str | None
 ) -> tuple[HLRegressor, Rates | None]:
     """The fit to the codes, and the noise rates; labels are dropped only if that helps.
 
@@ -340,34 +284,26 @@ def _fit_best(
     whether the fit without the dropped labels predicts all labels no worse.
     """
     dropping = params["threshold"] == "adaptive" and params["removal"] is not None
-    first = {**params, "threshold": np.inf} if dropping else params
-    plain = _fit_to_codes(HLRegressor(**first), X, labels, trusted)
+    first = params | ({"threshold": np.inf} if dropping else {})
+    plain = labels.fit(HLRegressor(**first), trusted)
     if isinstance(rates, str):
-        rates = estimate_rates(*labels.in_a_row(plain))
+        rates = noise_rates.estimate_rates(*labels.in_a_row(plain))
     if not dropping:
         return plain, rates
-    model = _fit_dropping(HLRegressor(**params), X, labels, trusted, rates)
+    model = _fit_dropping(HLRegressor(**params), labels, trusted, rates)
     better = _error(model, labels, rates) <= _error(plain, labels, rates)
     return (model if better else plain), rates
 
 
-def _fit_to_codes(
-    model: HLRegressor, X: Any, labels: _CodedLabels, trusted: Any
-) -> HLRegressor:
-    """One fit, its leave-one-out values at once: all of them are going to be asked for."""
-    own = labels.weights, trusted, labels.groups
-    return fit_regressor(model, X, labels.codes, *own, weigh_labels=True)
-
-
 def _fit_dropping(
-    model: HLRegressor, X: Any, labels: _CodedLabels, trusted: Any, rates: Rates | None
+    model: HLRegressor, labels: _CodedLabels, trusted: Any, rates: Rates | None
 ) -> HLRegressor:
     """Fit until no label is dropped whose own leave-one-out value is on its side.
 
     Such labels lie where the classes meet: a smooth h cannot jump from −1 to 1 there.
     """
     for _ in range(MOST_ROUNDS):
-        _fit_to_codes(model, X, labels, trusted)
+        labels.fit(model, trusted)
         cut = _cut(model, labels, rates)
         good = model.removed_ & (labels.codes * (labels.left_out(model) - cut) > 0.0)
         if not np.any(good):
@@ -382,7 +318,7 @@ def _error(model: HLRegressor, labels: _CodedLabels, rates: Rates | None) -> flo
     if labels.codes.ndim == 1:
         codes, left_out, weights = labels.in_a_row(model)
         decision = left_out - _cut(model, labels, rates)
-        return clean_error(codes, decision, weights, rates or (0.0, 0.0))
+        return noise_rates.clean_error(codes, decision, weights, rates or (0.0, 0.0))
     counted = labels.counted
     predicted = np.argmax(labels.left_out(model)[counted], axis=1)
     return float(np.average(predicted != labels.own[counted], weights=labels.weights[counted]))
@@ -394,11 +330,11 @@ def _cut(model: HLRegressor, labels: _CodedLabels, rates: Rates | None) -> float
         return 0.0
     counted = labels.counted
     codes, removed = labels.codes[counted], model.removed_[counted]
-    rates = remaining_rates(codes, removed, labels.weights[counted], rates)
+    rates = noise_rates.remaining_rates(codes, removed, labels.weights[counted], rates)
     residuals = np.abs(model.residuals_[counted][~removed])
     # Without bound labels the fit is that of least squares, whatever ξ says.
     bound = np.any(residuals > model.threshold_ * (1.0 + 1e-12))
-    return population_cut(*rates, model.threshold_ if bound else np.inf)
+    return noise_rates.population_cut(*rates, model.threshold_ if bound else np.inf)
 
 
 # --- labels -----------------------------------------------------------------------------
@@ -416,13 +352,22 @@ def _read_classes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     y = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     if y.ndim == 0:
         raise TypeError(f"y must hold one class for each row, got {y!r}")
-    y = column_or_1d(y, warn=True)
+    y = validation.column_or_1d(y, warn=True)
     if not len(y):
         raise ValueError("y is empty: it must hold one class for each row")
     given = ~is_missing(y)
-    labels = _unboxed(y[given])
+    labels = y[given]
+    if labels.dtype.kind == "O":
+        # In the dtype that they have in common.
+        values, numeric = labels.tolist(), (numbers.Real, np.bool_)
+        if not any(all(isinstance(each, kind) for each in values) for kind in (str, numeric)):
+            raise TypeError(
+                "y must hold classes that are all numbers or all strings; mark unlabelled rows "
+                "by NaN, None or pandas.NA"
+            )
+        labels = np.array(values)
     if labels.dtype.kind == "f":
-        assert_all_finite(labels, input_name="y")
+        validation.assert_all_finite(labels, input_name="y")
     classes, place = np.unique(labels, return_inverse=True)
     if len(classes) > 2:
         check_classification_targets(labels)
@@ -437,21 +382,6 @@ def code_labels(y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray]:
     return classes, _CodedLabels.of(own, len(classes), sample_weight).codes
 
 
-def _unboxed(labels: np.ndarray) -> np.ndarray:
-    """Labels of an object array in the dtype that they have in common."""
-    if labels.dtype.kind != "O":
-        return labels
-    values = labels.tolist()
-    words = [isinstance(value, str) for value in values]
-    numeric = [isinstance(value, (numbers.Real, np.bool_)) for value in values]
-    if not all(words) and not all(numeric):
-        raise TypeError(
-            "y must hold classes that are all numbers or all strings; mark unlabelled rows by "
-            "NaN, None or pandas.NA"
-        )
-    return np.array(values)
-
-
 @dataclass(frozen=True)
 class _CodedLabels:
     """Labels as the fit sees them.
@@ -463,21 +393,20 @@ class _CodedLabels:
     codes : ndarray of shape (n,) for two classes, else (n, n_classes)
         ±1; NaN where there is none.
     weights : ndarray of shape (n,)
-    groups : array-like of shape (n,), or None
+    X, groups : array-like of shape (n, d) and (n,), or None
         As in `fit`.
     """
 
     own: np.ndarray
     codes: np.ndarray
     weights: Vector
+    X: Any = None
     groups: Any = None
 
     @classmethod
     def of(cls, own: np.ndarray, n_classes: int, sample_weight: Any) -> _CodedLabels:
-        if n_classes > 2:
-            codes = np.where(own[:, None] == np.arange(n_classes), 1.0, -1.0)
-        else:
-            codes = 2.0 * own - 1.0
+        places = own[:, None] == np.arange(n_classes) if n_classes > 2 else own == 1
+        codes = np.where(places, 1.0, -1.0)
         codes[own < 0] = np.nan
         weights = check.check_weights(sample_weight, codes.reshape(len(own), -1))
         labels = cls(own, codes, weights)
@@ -487,6 +416,11 @@ class _CodedLabels:
                 "at least two classes"
             )
         return labels
+
+    def fit(self, model: HLRegressor, trusted: Any) -> HLRegressor:
+        """One fit, its leave-one-out values at once: all of them are going to be asked for."""
+        given = self.codes, self.weights, trusted, self.groups
+        return fit_regressor(model, self.X, *given, weigh_labels=True)
 
     @property
     def counted(self) -> Mask:
@@ -501,8 +435,8 @@ class _CodedLabels:
         """Codes that count, h of the fit without each, and weights, all of shape (l,)."""
         weights = np.broadcast_to(self.weights, self.codes.T.shape).T
         chosen = self.counted
-        parts = self.codes[chosen], self.left_out(model)[chosen], weights[chosen]
-        return parts[0].ravel(), parts[1].ravel(), parts[2].ravel()
+        codes, left_out = self.codes[chosen], self.left_out(model)[chosen]
+        return codes.ravel(), left_out.ravel(), weights[chosen].ravel()
 
     def of_own_class(self, values: np.ndarray) -> np.ndarray:
         """Values of shape (n,): of several columns, the one of the label's class."""

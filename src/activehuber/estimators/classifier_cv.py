@@ -9,12 +9,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length
 
 from activehuber.estimators.classifier import HLClassifier, code_labels
-from activehuber.estimators.parameter_search import (
-    HANDED_ON,
-    ParameterSearch,
-    TrainingRows,
-    of_best,
-)
+from activehuber.estimators.parameter_search import ParameterSearch, of_best
+from activehuber.estimators.parameters import widened
+from activehuber.estimators.regressor_cv import HLRegressorCV
 from activehuber.fitting.settings import Data, Settings
 from activehuber.selection.search import CLASS_RIDGES
 from activehuber.selection.tuning import choose_for_classes
@@ -62,36 +59,9 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
     ['right', 'left']
     """
 
-    _ridges = CLASS_RIDGES
+    _model, _search, _ridges = HLClassifier, staticmethod(choose_for_classes), CLASS_RIDGES
 
-    def __init__(
-        self,
-        *,
-        kernels=("laplacian", "rbf"),
-        gammas=None,
-        alphas=None,
-        manifolds=(0,),
-        cv=None,
-        scoring="robust",
-        relevance=False,
-        standardize=False,
-        removal=0.5,
-        noise_rates=None,
-        views=None,
-        view_weights="uniform",
-        agreement=0.0,
-        graph="knn",
-        n_neighbors=10,
-        fit_intercept=True,
-        tol=1e-10,
-        max_iter=200,
-        random_state=0,
-        verbose=0,
-        approximation=None,
-        n_components=1000,
-        block_size="auto",
-    ):
-        self._keep(locals())
+    __init__ = widened(HLRegressorCV.__init__, kernels=("laplacian", "rbf"), noise_rates=None)
 
     predict = of_best(HLClassifier.predict)
     predict_proba = of_best(HLClassifier.predict_proba)
@@ -103,22 +73,11 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
         tags.classifier_tags.multi_class = self.noise_rates is None
         return tags
 
-    def _estimator(self, params: dict[str, Any]) -> HLClassifier:
-        handed = {name: getattr(self, name) for name in (*HANDED_ON, "removal", "noise_rates")}
-        return HLClassifier(**handed | params)
-
     def _read_labels(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray]:
         """Labels as they are, and the codes that the kernel fit sees."""
         self.classes_, codes = code_labels(y, sample_weight)
         check_consistent_length(X, codes)
         return y, codes
-
-    def _fit_best(self, given: TrainingRows) -> None:
-        self.best_estimator_ = given.fit(self._estimator(self.best_params_))
-
-    def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        choice = self._searched(choose_for_classes, settings, data)
-        return self._parameters_at(choice.point, data.total_weight)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         raise ValueError("HLClassifierCV takes a scorer only together with cv, such as cv=5")

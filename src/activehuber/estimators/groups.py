@@ -33,13 +33,15 @@ def group_numbers(groups: Any, n_rows: int) -> np.ndarray | None:
         raise ValueError(
             f"groups must hold one group a row, shape ({n_rows},), got {np.shape(values)}"
         )
-    names = list(values.to_list() if hasattr(values, "to_list") else values)
+    names = [None if _is_missing(name) else name for name in values]
     try:
-        given = {name for name in names if not _is_missing(name)}
+        given = {*names} - {None}
     except TypeError:
         raise TypeError("groups must be words or numbers, one a row") from None
-    number = {name: place for place, name in enumerate(sorted(given, key=_rank))}
-    return np.array([-1 if _is_missing(name) else number[name] for name in names], dtype=int)
+    by_size = sorted(name for name in given if isinstance(name, numbers.Real))
+    ranked = [None, *by_size, *sorted(given.difference(by_size), key=str)]
+    number = {name: place for place, name in enumerate(ranked, start=-1)}
+    return np.array([number[name] for name in names], dtype=int)
 
 
 def as_given(groups: np.ndarray | None) -> np.ndarray | None:
@@ -81,12 +83,6 @@ def warn_of_majority(data: Data) -> None:
                 UserWarning,
                 stacklevel=4,
             )
-
-
-def _rank(name: Any) -> tuple[bool, float, str]:
-    """Numbers by size, then words."""
-    number = isinstance(name, numbers.Real)
-    return not number, float(name) if number else 0.0, str(name)
 
 
 def _is_missing(name: Any) -> bool:

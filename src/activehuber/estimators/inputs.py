@@ -51,10 +51,9 @@ def streamed_rows(X: Any, y: Any, names: Any = None) -> tuple[Rows, Any, Any]:
         from activehuber.data.dask_rows import dask_rows
 
         return dask_rows(X, y, names)
-    target = [y] if isinstance(y, str) else []
-    rows = parquet_rows(X, without=target, names=names)
-    labels = rows.column(y) if isinstance(y, str) else y
-    return rows, labels, np.array(rows.names, dtype=object)
+    by_name = isinstance(y, str)
+    rows = parquet_rows(X, without=[y] if by_name else [], names=names)
+    return rows, rows.column(y) if by_name else y, np.array(rows.names, dtype=object)
 
 
 def checked_rows(X: Any, y: Any, owner: Any) -> tuple[Any, Any]:
@@ -113,11 +112,10 @@ def new_rows(X: Any, owner: Any) -> Rows:
     if not is_streamed(X):
         return ArrayRows(X)
     names = getattr(owner, "feature_names_in_", None)
-    rows: Rows
     if is_dask(X):
         from activehuber.data.dask_rows import lazy_rows
 
-        rows = lazy_rows(X, names)
+        rows: Rows = lazy_rows(X, names)
     else:
         rows, _, _ = streamed_rows(X, None, names)
     if rows.n_rows == 0:  # NaN of a Dask collection that does not know

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from itertools import product
 from typing import Any
@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from activehuber._typing import Vector
 from activehuber.data.rows import Rows, threads_for
+from activehuber.estimators import parameters
 from activehuber.estimators.groups import as_given, group_numbers, one_each
 from activehuber.estimators.inputs import checked_rows, is_streamed, new_rows, scored_rows
-from activehuber.estimators.parameters import SELECTION_LABELS, ViewParameters, prepared
 from activehuber.estimators.prediction import parts_of
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.estimators.splitters import class_numbers, is_unlabelled
@@ -30,11 +30,12 @@ from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.feature_maps import drawn
 from activehuber.selection.candidates import WIDTH_KERNELS, Point
-from activehuber.selection.search import RIDGES, WIDTH_FACTORS, Plan, SearchResult, grid_points
+from activehuber.selection.search import RIDGES, WIDTH_FACTORS, Plan, grid_points
 from activehuber.selection.tuning import check_enough_labels, family_of
 from activehuber.solver.leave_one_out import units
 from activehuber.views import View, check_views, resolve_columns
 
+Parameters = dict[str, Any]
 Splits = list[tuple[np.ndarray, np.ndarray]]
 
 # Up to so many labels cannot tell a rough function from wrong labels: simpler ones are tried
@@ -43,17 +44,10 @@ FEW_LABELS = 100
 # Of more features than this there is no sum of a kernel each: few labels cannot tell them.
 MOST_SUMMANDS = 20
 
-# Parameters that a search hands on to its estimators as they are.
-HANDED_ON = (
-    "views",
-    "view_weights",
-    "agreement",
-    "graph",
-    "n_neighbors",
-    "fit_intercept",
-    "tol",
-    "max_iter",
-)
+# Parameters that a search hands on to its kernel fits as they are, and to its estimator.
+HANDED_ON = ["views", "view_weights", "agreement", "graph", "n_neighbors", "fit_intercept"]
+HANDED_ON += ["tol", "max_iter"]
+TO_ESTIMATOR = [*HANDED_ON, "removal", "noise_rates"]
 
 
 @dataclass(frozen=True)
@@ -87,20 +81,20 @@ class TrainingRows:
         """Sample weights; ones if none were given."""
         return np.ones(len(self)) if self.sample_weight is None else self.sample_weight
 
+    @property
+    def of_labels(self) -> tuple[Any, Any, Any]:
+        """What `fit` takes besides X and y."""
+        return self.sample_weight, self.trusted, self.groups
+
     def take(self, rows: np.ndarray) -> TrainingRows:
         """Some of them, in memory."""
-        return TrainingRows(
-            self.X.take(rows) if isinstance(self.X, Rows) else _safe_indexing(self.X, rows),
-            _safe_indexing(self.y, rows),
-            self.target[rows],
-            None if self.sample_weight is None else self.sample_weight[rows],
-            None if self.trusted is None else np.asarray(self.trusted)[rows],
-            None if self.groups is None else self.groups[rows],
-        )
+        X = self.X.take(rows) if isinstance(self.X, Rows) else _safe_indexing(self.X, rows)
+        given = (None if each is None else np.asarray(each)[rows] for each in self.of_labels)
+        return TrainingRows(X, _safe_indexing(self.y, rows), self.target[rows], *given)
 
     def fit(self, model: Any) -> Any:
         """Fit a model to them."""
-        return model.fit(self.X, self.y, self.sample_weight, self.trusted, self.groups)
+        return model.fit(self.X, self.y, *self.of_labels)
 
 
 def scaled(search: Any, X: Any) -> Any:
@@ -118,21 +112,23 @@ def of_best(method: Callable) -> Callable:
     @wraps(method)
     def asked(search: Any, *given: Any, **named: Any) -> Any:
         call = signature(method).bind(search, *given, **named).arguments
+        check_is_fitted(search)
         if isinstance(call.get("y"), str):
-            check_is_fitted(search)
             call["X"], call["y"] = scored_rows(call["X"], call["y"], search)
-        call["X"] = scaled(search, call["X"])  # says so if the search is not fitted
+        if "X" in call:
+            call["X"] = scaled(search, call["X"])
         return method(**call | {"self": search.best_estimator_})
 
     return asked
 
 
-class ParameterSearch(ViewParameters):
+class ParameterSearch(parameters.ViewParameters):
     """What both searches share: checks, the scaler, the grid, the record."""
 
     kernels: Any
-    best_params_: dict[str, Any]
-    # To look at first.
+    best_params_: Parameters
+    # What parameters are searched for, and the ridges to look at first.
+    _model: type
     _ridges: tuple[float, ...] = RIDGES
 
     def __getattr__(self, name: str) -> Any:
@@ -145,25 +141,28 @@ class ParameterSearch(ViewParameters):
     @property
     def _kernels(self) -> Any:
         """Kernels to try, by name."""
-        return WIDTH_KERNELS if _is_auto(self.kernels) else self.kernels
+        return WIDTH_KERNELS if parameters.is_word("auto", self.kernels) else self.kernels
 
     def _is_precomputed(self) -> bool:
-        kernels = self.kernels
-        several = isinstance(kernels, (list, tuple, np.ndarray))
-        return self.views is None and several and tuple(kernels) == ("precomputed",)
+        several = isinstance(self.kernels, (list, tuple, np.ndarray))
+        return self.views is None and several and tuple(self.kernels) == ("precomputed",)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any, groups: Any) -> None:
         X, y = checked_rows(X, y, self)
         own_views = self.views
-        if isinstance(X, Rows):
-            self.views = _numbered(own_views, X)
+        if isinstance(X, Rows) and own_views is not None:
+            # Views of numbered columns: the few rows looked at have no names.
+            names = None if X.names is None else np.array(X.names)
+            self.views = copy.deepcopy(own_views)
+            for name, view in zip(check_views(own_views), self.views, strict=True):
+                view.columns = resolve_columns(view, name, X, names, X.n_features)
         y, target = self._read_labels(X, y, sample_weight)
         numbers = as_given(group_numbers(groups, len(target)))
         given = self._checked(TrainingRows(X, y, target, sample_weight, trusted, numbers))
         self._looked_at = np.arange(len(given))
         choose = self._choose if self.approximation is None else self._choose_on_some
         self.best_params_ = choose(given)
-        self._fit_best(given)
+        self.best_estimator_ = given.fit(self._estimator(self.best_params_))
         self.relevance_ = self._relevance()
         self.views = own_views
 
@@ -195,11 +194,7 @@ class ParameterSearch(ViewParameters):
         if self.standardize and self._is_precomputed():
             raise ValueError("standardize=True needs features, not a precomputed kernel")
         check.check_integer("random_state", self.random_state, at_least=0)
-        if self.approximation is not None:
-            self._check_approximation()
-
-    def _check_approximation(self) -> None:
-        if any(manifold > 0.0 for manifold in self.manifolds):
+        if self.approximation is not None and any(number > 0.0 for number in self.manifolds):
             raise ValueError(
                 "manifolds must be (0,) with an approximation, since parameters are chosen on "
                 "a few rows; choose without, then give manifold to the estimator"
@@ -227,78 +222,83 @@ class ParameterSearch(ViewParameters):
             raise ValueError("standardize=True needs X in memory; standardise it beforehand")
         return replace(given, X=X, target=target, sample_weight=weights)
 
-    def _choose_on_some(self, given: TrainingRows) -> dict[str, Any]:
+    def _choose_on_some(self, given: TrainingRows) -> Parameters:
         """Parameters from a few labels; the ridge 2Sλ is noise over signal and stays."""
         weights = given.weights
         missing = np.isnan(given.target.reshape(len(given), -1)[:, 0])
         labelled = np.flatnonzero(~missing & (weights > 0.0))
         rng = np.random.default_rng(self.random_state)
-        self._looked_at = labelled[drawn(len(labelled), SELECTION_LABELS, rng)]
+        self._looked_at = labelled[drawn(len(labelled), parameters.SELECTION_LABELS, rng)]
         best = self._choose(given.take(self._looked_at))
         share = float(weights[self._looked_at].sum() / weights[labelled].sum())
-        names = ("approximation", "n_components", "block_size", "random_state")
-        handed = {name: getattr(self, name) for name in names}
+        handed = self._own("approximation", "n_components", "block_size", "random_state")
         return {**best, "alpha": share * best["alpha"], **handed}
 
-    def _choose(self, given: TrainingRows) -> dict[str, Any]:
+    def _choose(self, given: TrainingRows) -> Parameters:
         """`best_params_` by exact fits."""
         with threads_for(len(given)):
-            settings: list[Settings] = []
-            seen = given.X, given.target, given.sample_weight, given.trusted, given.groups
-            for params in self._candidates():
-                resolved, data = prepared(HLRegressor(**params), *seen)
-                settings.append(resolved)
+            settings, data = self._prepared(self._candidates(), given)
             if self._are_few(data):
-                few = self._candidates_of_few(settings, data)
-                settings = [prepared(HLRegressor(**params), *seen)[0] for params in few]
-            plain = type(self).__name__.removesuffix("CV")
-            check_enough_labels(data, f"give the parameters to {plain}")
+                settings, data = self._prepared(self._candidates_of_few(settings, data), given)
+            check_enough_labels(data, f"give the parameters to {self._model.__name__}")
             if self.cv is None and self.scoring == "robust":
                 return self._in_closed_form(settings, data)
             if self.cv is None:
                 return self._by_scorer(settings, data)
             return self._by_splits(self._grid(settings, data), given)
 
-    def _candidates(self) -> list[dict[str, Any]]:
+    def _prepared(
+        self, candidates: Iterable[Parameters], given: TrainingRows
+    ) -> tuple[list[Settings], Data]:
+        """Settings of each kernel fit, and data of them all."""
+        settings = []
+        for params in candidates:
+            model = HLRegressor(**self._own(*HANDED_ON) | params)
+            resolved, data = parameters.prepared(model, given.X, given.target, *given.of_labels)
+            settings.append(resolved)
+        return settings, data
+
+    def _own(self, *names: str) -> Parameters:
+        """Parameters of the search that it has, by name."""
+        return {name: value for name, value in vars(self).items() if name in names}
+
+    def _estimator(self, params: Parameters) -> Any:
+        return self._model(**self._own(*TO_ESTIMATOR) | params)
+
+    def _candidates(self) -> list[Parameters]:
         """Parameters of one kernel fit a kernel."""
-        handed = {name: getattr(self, name) for name in HANDED_ON}
         if self.views is not None:
-            return [handed]
+            return [{}]
         factors = () if self.gammas is None else WIDTH_KERNELS
-        gammas = [1.0 if kernel in factors else "scale" for kernel in self._kernels]
-        pairs = zip(self._kernels, gammas, strict=True)
-        return [{**handed, "kernel": kernel, "gamma": gamma} for kernel, gamma in pairs]
+        return [
+            {"kernel": kernel, "gamma": 1.0 if kernel in factors else "scale"}
+            for kernel in self._kernels
+        ]
 
     def _are_few(self, data: Data) -> bool:
         """Whether kernels are those for few labels, as far as they may be chosen freely."""
-        if self.cv is not None or self.scoring != "robust" or not _is_auto(self.kernels):
-            return False
-        asked = self.relevance or self.approximation is not None or self.views is not None
-        fixed = self.gammas is not None or self.alphas is not None
-        graphs = any(manifold > 0.0 for manifold in self.manifolds)
-        few = units(data.weights, data.labelled[:, 0]) <= FEW_LABELS
-        return few and not (asked or fixed or graphs)
+        free = not self.relevance and all(manifold == 0.0 for manifold in self.manifolds)
+        for name in ("cv", "approximation", "views", "gammas", "alphas"):
+            free = free and getattr(self, name) is None
+        free = free and self.scoring == "robust" and parameters.is_word("auto", self.kernels)
+        return free and units(data.weights, data.labelled[:, 0]) <= FEW_LABELS
 
-    def _candidates_of_few(
-        self, settings: list[Settings], data: Data
-    ) -> Iterator[dict[str, Any]]:
+    def _candidates_of_few(self, settings: list[Settings], data: Data) -> Iterator[Parameters]:
         """Linear, linear and smooth, a smooth function of each feature, smooth, and rough.
 
         Few labels cannot tell a rough function from a smooth one and some wrong labels, nor a
         linear one from a smooth one that happens to be nearly linear.
         """
-        handed = {name: getattr(self, name) for name in HANDED_ON}
         # ⟨x, z⟩ in units in which features have a mean square of one, as for "rbf".
         size, every = float(np.sqrt(settings[0].views[0].kernel.gamma)), slice(None)
         linear, smooth = View(every, "linear", name="linear"), View(every, "rbf", name="rbf")
         half, d = np.sqrt(0.5), data.X.shape[1]
-        yield {**handed, "views": [linear], "view_weights": [size]}
-        yield {**handed, "views": [linear, smooth], "view_weights": [half * size, half]}
+        yield {"views": [linear], "view_weights": [size]}
+        yield {"views": [linear, smooth], "view_weights": [half * size, half]}
         if 1 < d <= MOST_SUMMANDS:
-            each = [View([j], "rbf") for j in range(d)]
-            yield {**handed, "views": each, "view_weights": [d**-0.5] * d}
-        yield {**handed, "kernel": "rbf"}
-        yield {**handed, "kernel": "laplacian"}
+            yield {"views": [View([j], "rbf") for j in range(d)], "view_weights": [d**-0.5] * d}
+        yield {"kernel": "rbf"}
+        yield {"kernel": "laplacian"}
 
     def _plan(self, total_weight: float) -> Plan:
         factors = WIDTH_FACTORS if self.gammas is None else self.gammas
@@ -306,23 +306,23 @@ class ParameterSearch(ViewParameters):
         if self.alphas is not None:
             ridges = tuple(2.0 * total_weight * alpha for alpha in self.alphas)
         return Plan(
-            log_factors=tuple(float(np.log(factor)) for factor in factors),
-            log_ridges=tuple(float(np.log(ridge)) for ridge in ridges),
+            log_factors=tuple(np.log(factors).tolist()),
+            log_ridges=tuple(np.log(ridges).tolist()),
             move=self.gammas is None and self.alphas is None,
             move_ridge=self.alphas is None,
             relevance=bool(self.relevance),
             removal=self.removal,
             random_state=int(self.random_state),
-            report=_print if self.verbose else Plan.report,
+            report=partial(print, "[activehuber]") if self.verbose else Plan.report,
         )
 
-    def _by_splits(self, grid: list[dict[str, Any]], given: TrainingRows) -> dict[str, Any]:
+    def _by_splits(self, grid: list[Parameters], given: TrainingRows) -> Parameters:
         """The grid alone, every point fitted on every training part."""
         splits = splits_of(self.cv, given, classes=isinstance(self, ClassifierMixin))
         runs = []
-        for params in grid:
-            fits = fits_on(self._estimator(params), given, splits)
-            runs.append([self._judge_part(*fit) for fit in fits])
+        for model in map(self._estimator, grid):
+            fits = ((given.take(train).fit(clone(model)), test) for train, test in splits)
+            runs.append([self._judge_part(fit, given.take(test)) for fit, test in fits])
         return self._best_of(grid, self._scores_of(runs), "split")
 
     def _judge_part(self, model: Any, part: TrainingRows) -> Any:
@@ -335,7 +335,7 @@ class ParameterSearch(ViewParameters):
         """The score of each point, from what its test parts say."""
         return np.array([np.mean(run) for run in runs])
 
-    def _grid(self, settings: list[Settings], data: Data) -> list[dict[str, Any]]:
+    def _grid(self, settings: list[Settings], data: Data) -> list[Parameters]:
         """Parameters of the grid as the estimator takes them."""
         total = data.total_weight
         plan, out = self._plan(total), []
@@ -345,73 +345,61 @@ class ParameterSearch(ViewParameters):
             out += [self._parameters_at(point, total) for point in grid_points(family, plan)]
         return out
 
-    def _searched(
-        self, choose: Callable[..., SearchResult], settings: list[Settings], data: Data
-    ) -> SearchResult:
+    def _in_closed_form(self, settings: list[Settings], data: Data) -> Parameters:
         """What a search in closed form finds; its trials are recorded."""
         total = data.total_weight
         plan = replace(self._plan(total), by_evidence=self._are_few(data))
-        choice = choose(settings, data, self.manifolds, plan)
+        choice = self._search(settings, data, self.manifolds, plan)
         lines = [self._parameters_at(trial.point, total) for trial in choice.trials]
         scores = np.array([trial.score for trial in choice.trials])
         self._tabulate(lines, scores, [trial.stage for trial in choice.trials])
         self.best_score_ = choice.score
-        return choice
+        return self._parameters_at(choice.point, total)
 
-    def _best_of(self, lines: list[dict], scores: Vector, stage: str) -> dict[str, Any]:
+    def _best_of(self, lines: list[dict], scores: Vector, stage: str) -> Parameters:
         """Parameters with the best score; all are recorded."""
         self._tabulate(lines, scores, [stage] * len(lines))
         self.best_score_ = float(np.max(scores))
         return lines[int(np.argmax(scores))]
 
     def _tabulate(self, lines: list[dict], scores: Vector, stages: list[str]) -> None:
-        names = sorted({name for line in lines for name in line})
         self.cv_results_ = {"params": lines, "stage": np.array(stages)}
-        for name in names:
-            column = np.empty(len(lines), dtype=object)
-            column[:] = [line.get(name) for line in lines]
-            self.cv_results_[f"param_{name}"] = column
+        for name in sorted(set().union(*lines)):
+            column = (line.get(name) for line in lines)
+            self.cv_results_[f"param_{name}"] = np.fromiter(column, dtype=object)
         self.cv_results_["mean_test_score"] = scores
         order = np.argsort(np.argsort(-scores, kind="stable"), kind="stable")
         self.cv_results_["rank_test_score"] = order + 1
 
-    def _parameters_at(self, point: Point, total_weight: float) -> dict[str, Any]:
+    def _parameters_at(self, point: Point, total_weight: float) -> Parameters:
         """A point of the search as parameters of the estimator."""
-        alpha = point.ridge / (2.0 * total_weight)
+        parts, alpha = point.family.parts, point.ridge / (2.0 * total_weight)
         out = {"alpha": alpha, "manifold": point.family.manifold}
-        widths = [part.widths(point.theta) for part in point.family.parts]
-        if self.views is None and len(widths) > 1:
-            kernels = [part.kernel.name for part in point.family.parts]
-            # Callables have no name, and a name must not be given twice.
-            named = all(isinstance(name, str) and kernels.count(name) == 1 for name in kernels)
-            every = np.arange(point.family.parts[0].X.shape[1])
-            views = [
-                View(
-                    (every if part.columns is None else part.columns).tolist(),
-                    kernel=part.kernel.name,
-                    gamma=width,
-                    name=part.kernel.name if named else None,
-                )
-                for part, width in zip(point.family.parts, widths, strict=True)
-            ]
-            shares = np.sqrt([part.share for part in point.family.parts])
-            return {"views": views, "view_weights": shares, **out}
-        if self.views is None:
-            part = point.family.parts[0]
-            out["alpha"] = alpha / part.share
-            return {"kernel": part.kernel.name, "gamma": widths[0], **out}
-        views = [copy.deepcopy(view) for view in self.views]
-        for view, width in zip(views, widths, strict=True):
-            view.set_params(gamma=width)
-        return {"views": views, **out}
+        widths = [part.widths(point.theta) for part in parts]
+        if self.views is not None:
+            views = [copy.deepcopy(view) for view in self.views]
+            for view, width in zip(views, widths, strict=True):
+                view.set_params(gamma=width)
+            return {"views": views, **out}
+        kernels = [part.kernel.name for part in parts]
+        if len(parts) == 1:
+            out["alpha"] = alpha / parts[0].share
+            return {"kernel": kernels[0], "gamma": widths[0], **out}
+        # Callables have no name, and a name must not be given twice.
+        named = all(isinstance(name, str) and kernels.count(name) == 1 for name in kernels)
+        views = []
+        for part, kernel, width in zip(parts, kernels, widths, strict=True):
+            columns = range(part.X.shape[1]) if part.columns is None else part.columns.tolist()
+            views.append(View([*columns], kernel, gamma=width, name=kernel if named else None))
+        shares = np.sqrt([part.share for part in parts])
+        return {"views": views, "view_weights": shares, **out}
 
     def _relevance(self) -> Vector | list[Vector]:
         """How much each feature counts, summing to one: γ_j times its spread."""
         model = getattr(self.best_estimator_, "estimator_", self.best_estimator_)
         if model.X_fit_ is None:
             return np.array([])
-        shares = []
-        rows = model.X_fit_
+        rows, shares = model.X_fit_, []
         if isinstance(rows, Rows):
             rows = rows.take(self._looked_at)
         for view in model.result_.settings.views:
@@ -427,29 +415,9 @@ class ParameterSearch(ViewParameters):
         return np.average(shares, axis=0, weights=moves if moves.sum() > 0.0 else None)
 
 
-def _is_auto(kernels: Any) -> bool:
-    return isinstance(kernels, str) and kernels == "auto"
-
-
-def _print(line: str) -> None:
-    print(f"[activehuber] {line}")
-
-
-def _numbered(views: Any, rows: Rows) -> Any:
-    """Views of named columns as views of numbers: the few rows looked at have no names."""
-    if views is None:
-        return None
-    names = None if rows.names is None else np.array(rows.names)
-    numbered = []
-    for name, view in zip(check_views(views), views, strict=True):
-        numbered.append(copy.deepcopy(view))
-        numbered[-1].columns = resolve_columns(view, name, rows, names, rows.n_features)
-    return numbered
-
-
 def splits_of(cv: Any, given: TrainingRows, *, classes: bool) -> Splits:
     """Pairs of (train, test) rows; unlabelled rows are in every training part."""
-    X, y = given.X, given.y
+    X, y, every = given.X, given.y, np.arange(len(given))
     missing = is_unlabelled(y)
     labelled = np.flatnonzero(~missing)
     target = class_numbers(y, labelled) if classes else np.asarray(y, dtype=float)[labelled]
@@ -463,27 +431,14 @@ def splits_of(cv: Any, given: TrainingRows, *, classes: bool) -> Splits:
         parts = splitter.split(_safe_indexing(X, labelled), target, own)
         pairs = [(labelled[train], labelled[test]) for train, test in parts]
     else:
-        pairs = [(t[~missing[t]], s[~missing[s]]) for t, s in _given_splits(cv, len(y))]
+        try:
+            pairs = [(np.asarray(train), np.asarray(test)) for train, test in cv]
+            pairs = [(every[train], every[test]) for train, test in pairs]
+        except (TypeError, ValueError, IndexError) as error:
+            raise ValueError(
+                "cv must be None, a number of folds, a splitter or pairs of (train, test) "
+                f"rows, got {cv!r} ({error})"
+            ) from None
+        pairs = [(t[~missing[t]], s[~missing[s]]) for t, s in pairs]
     unlabelled = np.flatnonzero(missing)
     return [(np.sort(np.concatenate([train, unlabelled])), test) for train, test in pairs]
-
-
-def _given_splits(cv: Any, n_rows: int) -> Splits:
-    """Pairs of row numbers or masks that a user gave, as row numbers."""
-    try:
-        pairs = [(np.asarray(train), np.asarray(test)) for train, test in cv]
-        every = np.arange(n_rows)
-        return [(every[train], every[test]) for train, test in pairs]
-    except (TypeError, ValueError, IndexError) as error:
-        raise ValueError(
-            "cv must be None, a number of folds, a splitter or pairs of (train, test) rows, "
-            f"got {cv!r} ({error})"
-        ) from None
-
-
-def fits_on(
-    model: Any, given: TrainingRows, splits: Splits
-) -> Iterator[tuple[Any, TrainingRows]]:
-    """For each split the model fitted on its training part, and the rest."""
-    for train, test in splits:
-        yield given.take(train).fit(clone(model)), given.take(test)

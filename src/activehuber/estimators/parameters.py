@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+import inspect
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from activehuber import graphs
-from activehuber._typing import Matrix, Vector
+from activehuber._typing import Vector
 from activehuber.data.rows import ArrayRows, LostRows, Rows, automatic_block_size
 from activehuber.estimators.groups import check_groups, group_numbers
 from activehuber.estimators.inputs import first_rows, is_streamed, refuse_streams
@@ -23,13 +25,23 @@ from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.problem.approximation import Approximation, ColumnMoments, column_moments
 from activehuber.selection.candidates import WIDTH_KERNELS, settings_at
 from activehuber.selection.tuning import check_enough_labels, choose, default_plan
-from activehuber.views import View, check_view_weights, check_views, resolve_columns, view_names
+from activehuber.views import (
+    KeepsParameters,
+    View,
+    check_view_weights,
+    check_views,
+    resolve_columns,
+    view_names,
+)
 
 # With an approximation parameters are chosen on so many labels at most.
 SELECTION_LABELS = 2_000
+# Parameters that are settings as they are, but for the kinds of numbers that NumPy has.
+REAL_SETTINGS = ("manifold", "agreement", "threshold_step", "tol")
+WHOLE_SETTINGS = ("n_refinements", "max_iter", "verbose")
 
 
-class ViewParameters(BaseEstimator):
+class ViewParameters(KeepsParameters):
     """An estimator with `kernel` and `views`, whose views' parameters are its own too."""
 
     kernel: Any
@@ -86,17 +98,16 @@ class ViewParameters(BaseEstimator):
         if not _are_views(self.views):
             raise ValueError(f"{next(iter(nested))} was given, but views={self.views!r}")
         named = dict(zip(check_views(self.views), self.views, strict=True))
-        changes = []
-        for key, value in nested.items():
-            name, _, parameter = key.removeprefix("views__").partition("__")
-            if name not in named or parameter not in named[name].get_params():
+        known = self.get_params()
+        for key in nested:
+            if key not in known:
                 raise ValueError(
                     f"invalid parameter {key!r}: it must be views__<name>__<parameter> with a "
                     f"name among {', '.join(named)}"
                 )
-            changes.append((named[name], parameter, value))
-        for view, parameter, value in changes:
-            view.set_params(**{parameter: value})
+        for key, value in nested.items():
+            _, name, parameter = key.split("__", 2)
+            named[name].set_params(**{parameter: value})
         return self
 
     def fit(self, X, y, sample_weight=None, trusted=None, groups=None):
@@ -151,10 +162,6 @@ class ViewParameters(BaseEstimator):
         self.__dict__ = draft.__dict__
         return self
 
-    def _keep(self, given: dict[str, Any]) -> None:
-        """Parameters as a constructor got them, which are its `locals()`."""
-        self.__dict__.update({name: value for name, value in given.items() if name != "self"})
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed()
@@ -164,22 +171,30 @@ class ViewParameters(BaseEstimator):
         return is_precomputed(self)
 
 
+def widened(other: Callable[..., None], **own: Any) -> Callable[..., None]:
+    """A constructor with the parameters of another and own ones, given with defaults."""
+    theirs, by_name = inspect.signature(other).parameters, inspect.Parameter.KEYWORD_ONLY
+    mine = {name: inspect.Parameter(name, by_name, default=own[name]) for name in own}
+    both = inspect.Signature([*(theirs | mine).values()])
+
+    @wraps(other)
+    def keep(self: Any, **given: Any) -> None:
+        call = both.bind(self, **given)
+        call.apply_defaults()
+        self.__dict__.update(call.kwargs)
+
+    keep.__dict__["__signature__"] = both  # what `help` and scikit-learn go by
+    return keep
+
+
 def is_precomputed(model: Any) -> bool:
     """Whether X is to be the Gram matrix."""
-    by_name = isinstance(model.kernel, str) and model.kernel == "precomputed"
-    return model.views is None and by_name
+    return model.views is None and is_word("precomputed", model.kernel)
 
 
-def prepared(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    trusted: Any = None,
-    groups: Any = None,
-) -> tuple[Settings, Data]:
-    """Settings and data of a fit that is made elsewhere; notes the features on the model."""
-    data = checked_data(model, X, y, sample_weight, trusted, groups)
+def prepared(model: Any, X: Any, *labels: Any) -> tuple[Settings, Data]:
+    """Settings and data of a fit to what `fit` takes; notes the features on the model."""
+    data = checked_data(model, X, *labels)
     return resolved(model, X, data), data
 
 
@@ -188,9 +203,9 @@ def prepared(
 
 def check_parameters(model: Any) -> None:
     """Raise unless the parameters of an `HLRegressor` make sense together."""
-    views, learn = model.views, _is("learn", model.view_weights)
+    views, learn = model.views, is_word("learn", model.view_weights)
     if views is None:
-        if _is("loo", model.gamma) and model.kernel not in WIDTH_KERNELS:
+        if is_word("loo", model.gamma) and model.kernel not in WIDTH_KERNELS:
             raise ValueError(
                 f'gamma="loo" is for the kernels {", ".join(WIDTH_KERNELS)}, got '
                 f"kernel={model.kernel!r}; give gamma"
@@ -204,33 +219,31 @@ def check_parameters(model: Any) -> None:
     check.check_threshold_parameters(model.threshold, model.algorithm)
     if model.algorithm == "paper" and learn:
         raise ValueError('algorithm="paper" cannot learn view_weights; give them')
-    if not _is("loo", model.alpha):
+    if not is_word("loo", model.alpha):
         remedy = 'usual are 1e-8 to 1; "loo" chooses one'
         check.check_number("alpha", model.alpha, above=0.0, remedy=remedy)
-    check.check_number("manifold", model.manifold, at_least=0.0)
-    check.check_number("agreement", model.agreement, at_least=0.0)
+    for name in ("manifold", "agreement"):
+        check.check_number(name, getattr(model, name), at_least=0.0)
     if model.agreement > 0.0 and (views is None or len(views) < 2):
         raise ValueError("agreement > 0 needs at least two views; pass views=[...]")
     if model.removal is not None:
         check.check_removal("removal", model.removal)
     check.check_flag("fit_intercept", model.fit_intercept)
     check.check_integer("n_refinements", model.n_refinements, at_least=0)
-    check.check_number(
-        "threshold_step", model.threshold_step, above=0.0, extreme=check.EXTREME_IN_Y
-    )
+    step, largest = model.threshold_step, check.EXTREME_IN_Y
+    check.check_number("threshold_step", step, above=0.0, extreme=largest)
     check.check_number("tol", model.tol, above=0.0)
     check.check_integer("max_iter", model.max_iter, at_least=1)
     check.check_verbose(model.verbose)
-    _check_approximation(model)
+    check.check_integer("n_components", model.n_components, at_least=1)
+    if not is_word("auto", model.block_size):
+        check.check_integer("block_size", model.block_size, at_least=1)
+    check_random_state(model.random_state)
+    if model.approximation is not None:
+        _check_approximation(model)
 
 
 def _check_approximation(model: Any) -> None:
-    check.check_integer("n_components", model.n_components, at_least=1)
-    if not _is("auto", model.block_size):
-        check.check_integer("block_size", model.block_size, at_least=1)
-    check_random_state(model.random_state)
-    if model.approximation is None:
-        return
     check.check_choice("approximation", model.approximation, APPROXIMATION_NAMES, " or None")
     if is_precomputed(model):
         raise ValueError(
@@ -254,52 +267,45 @@ def _check_approximation(model: Any) -> None:
 
 
 def checked_data(
-    model: Any, X: Any, y: Any, sample_weight: Any, trusted: Any, groups: Any
+    model: Any, X: Any, y: Any, weights: Any = None, trusted: Any = None, groups: Any = None
 ) -> Data:
     """What `fit` was given, checked as the parameters are; notes the features on the model."""
     check_parameters(model)
-    X, y = _checked_rows(model, X, y)
-    labels = check.check_labels(y, len(X))
-    y = labels.reshape(len(X), -1)
-    weights = check.check_weights(sample_weight, y)
-    mask = check.check_trusted(trusted, y.shape)
-    if is_precomputed(model):
-        X = check.check_precomputed(X)
-    if model.manifold > 0.0:
-        for holder in _holders(model):
-            if graphs.is_matrix(holder.graph):
-                graphs.check_affinity(holder.graph, len(X))
-    numbers = group_numbers(groups, len(y))
-    data = Data(X, y, weights, mask, several_targets=labels.ndim == 2, groups=numbers)
-    if numbers is not None:
-        check_groups(numbers, data.labelled)
-    return data
-
-
-def _checked_rows(model: Any, X: Any, y: Any) -> tuple[Any, Any]:
-    """X as an array, or as Rows with an approximation, and y."""
     if model.approximation is None:
         refuse_streams(X)
-        copied = not is_precomputed(model)
-        return check.checked_features(model, X, order="C", copy=copied), y
-    if is_streamed(X):
-        rows, y = first_rows(X, y, model)
+        X = check.checked_features(model, X, order="C", copy=not is_precomputed(model))
+    elif is_streamed(X):
+        X, y = first_rows(X, y, model)
     elif isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fiu":
         # A memory map is there because it is large: it is not copied.
         validate_data(model, X, skip_check_array=True)
-        rows = ArrayRows(X)
     else:
-        rows = ArrayRows(check.checked_features(model, X, order="C", copy=True))
-    return in_blocks(model, rows), y
+        X = check.checked_features(model, X, order="C", copy=True)
+    if model.approximation is not None:
+        X = in_blocks(model, X if isinstance(X, Rows) else ArrayRows(X))
+    labels = check.check_labels(y, len(X))
+    y = labels.reshape(len(X), -1)
+    weights = check.check_weights(weights, y)
+    trusted = check.check_trusted(trusted, y.shape)
+    if is_precomputed(model):
+        X = check.check_precomputed(X)
+    for holder in _holders(model):
+        if model.manifold > 0.0 and graphs.is_matrix(holder.graph):
+            graphs.check_affinity(holder.graph, len(X))
+    groups = group_numbers(groups, len(y))
+    data = Data(X, y, weights, trusted, labels.ndim == 2, groups)
+    if groups is not None:
+        check_groups(groups, data.labelled)
+    return data
 
 
 def in_blocks(model: Any, rows: Rows) -> Rows:
     """Rows in blocks of the size that the model asks for."""
     if model.block_size != "auto":
         return rows.in_blocks_of(int(model.block_size))
-    if model.approximation == "linear":
-        return rows.in_blocks_of(automatic_block_size(model.n_features_in_))
-    return rows.in_blocks_of(automatic_block_size(model.n_components * len(_holders(model))))
+    linear = model.approximation == "linear"
+    width = model.n_features_in_ if linear else model.n_components * len(_holders(model))
+    return rows.in_blocks_of(automatic_block_size(width))
 
 
 # --- settings ---------------------------------------------------------------------------
@@ -307,74 +313,50 @@ def in_blocks(model: Any, rows: Rows) -> Rows:
 
 def resolved(model: Any, X: Any, data: Data) -> Settings:
     """Parameters as the fit uses them; X as it was given, for column selectors."""
-    known = data.X
+    known, approximation, views = data.X, None, []
     if model.approximation is not None:
         lost = isinstance(data.X, LostRows)  # then widths are numbers already
         known = None if lost else column_moments(data.X, data.weights)
+        seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+        approximation = Approximation(model.approximation, int(model.n_components), seed)
     names = ["view0"] if model.views is None else view_names(model.views)
-    views = []
     for name, holder in zip(names, _holders(model), strict=True):
         columns = None
         if model.views is not None:
             given, width = getattr(model, "feature_names_in_", None), model.n_features_in_
             columns = resolve_columns(holder, name, X, given, width)
         views.append(_view_settings(holder, name, columns, known, data.weights))
+    plain: dict[str, Any] = {name: float(getattr(model, name)) for name in REAL_SETTINGS}
+    plain |= {name: int(getattr(model, name)) for name in WHOLE_SETTINGS}
     settings = Settings(
         views=tuple(views),
         view_weights=check_view_weights(model.view_weights, len(views)),
-        alpha=1.0 if _is("loo", model.alpha) else float(model.alpha),
-        manifold=float(model.manifold),
-        agreement=float(model.agreement),
+        alpha=1.0 if is_word("loo", model.alpha) else float(model.alpha),
         threshold=model.threshold,
         removal=model.removal,
-        n_refinements=int(model.n_refinements),
-        threshold_step=float(model.threshold_step),
         algorithm=model.algorithm,
         fit_intercept=bool(model.fit_intercept),
-        tol=float(model.tol),
-        max_iter=int(model.max_iter),
-        verbose=int(model.verbose),
-        approximation=_approximation(model),
-        # A width that was chosen for these labels is where they are judged.
+        approximation=approximation,
+        **plain,
     )
-    move_widths = model.views is None and _is("loo", model.gamma)
-    if not (_is("loo", model.alpha) or move_widths):
-        return settings
-    return _chosen(settings, data, _is("loo", model.alpha), move_widths)
+    moved = is_word("loo", model.alpha), model.views is None and is_word("loo", model.gamma)
+    return _chosen(settings, data, *moved) if any(moved) else settings
 
 
 def _view_settings(
-    holder: Any,
-    name: str,
-    columns: np.ndarray | None,
-    known: Matrix | ColumnMoments | None,
-    weights: Vector,
+    holder: Any, name: str, columns: np.ndarray | None, known: Any, weights: Vector
 ) -> ViewSettings:
     """A view, or the regressor itself, with its kernel resolved on the view's columns."""
-    gamma: Any = "scale" if _is("loo", holder.gamma) else holder.gamma
+    gamma: Any = "scale" if is_word("loo", holder.gamma) else holder.gamma
     if isinstance(known, ColumnMoments):
         gamma = known.gamma(gamma, columns)
     elif known is not None:
         X = known if columns is None else known[:, columns]
-        if _is("precomputed", holder.kernel):
-            gamma = gamma_from_gram(gamma, X)
-        else:
-            gamma = resolve_gamma(gamma, X, weights)
-    kernel = Kernel(
-        name=holder.kernel,
-        gamma=gamma,
-        degree=int(holder.degree),
-        coef0=float(holder.coef0),
-        params=dict(holder.kernel_params or {}),
-    )
+        of_gram = is_word("precomputed", holder.kernel)
+        gamma = gamma_from_gram(gamma, X) if of_gram else resolve_gamma(gamma, X, weights)
+    degree, coef0 = int(holder.degree), float(holder.coef0)
+    kernel = Kernel(holder.kernel, gamma, degree, coef0, dict(holder.kernel_params or {}))
     return ViewSettings(name, columns, kernel, holder.graph, int(holder.n_neighbors))
-
-
-def _approximation(model: Any) -> Approximation | None:
-    if model.approximation is None:
-        return None
-    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
-    return Approximation(model.approximation, int(model.n_components), seed)
 
 
 def _chosen(settings: Settings, data: Data, move_ridge: bool, move_widths: bool) -> Settings:
@@ -393,16 +375,13 @@ def _chosen(settings: Settings, data: Data, move_ridge: bool, move_widths: bool)
     if settings.approximation is not None:
         some = data.some_labels(SELECTION_LABELS, settings.approximation.seed)
         alpha, manifold = alpha * total / some.total_weight, 0.0
-    plan = default_plan(
-        some.total_weight,
-        None if move_ridge else alpha,
-        removal=settings.removal,
-    )
+    fixed = None if move_ridge else alpha
+    plan = default_plan(some.total_weight, fixed, removal=settings.removal)
     choice = choose([plain], some, (manifold,), plan, move_widths=move_widths)
     return settings_at(settings, choice.point, total)
 
 
-def _is(name: str, value: Any) -> bool:
+def is_word(name: str, value: Any) -> bool:
     """Whether a parameter is this word; arrays are compared with none."""
     return isinstance(value, str) and value == name
 

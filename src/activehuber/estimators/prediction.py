@@ -41,12 +41,20 @@ def parts_of(model: Any, X: Any) -> np.ndarray:
     """`predict_views` of checked rows; what is not finite is refused."""
     with np.errstate(over="ignore", invalid="ignore"):
         out = _products(model.result_, model.X_fit_, X)
-    if isinstance(out, np.ndarray) and not np.all(np.abs(out) < LARGEST):
-        raise ValueError(
-            "X: predictions overflow; its rows lie far from those of the fit, or the model "
-            "is damaged"
-        )
+    out = without_overflow(out) if isinstance(out, np.ndarray) else out  # else it is lazy
     return out if model.result_.data.several_targets else out[:, :, 0]
+
+
+def without_overflow(
+    values: np.ndarray, largest: float = LARGEST, *, what: str = "predictions"
+) -> np.ndarray:
+    """The values, which must be below the largest in size."""
+    if not np.all(np.abs(values) < largest):
+        raise ValueError(
+            f"X: {what} overflow; its rows lie far from those of the fit, or the model is "
+            "damaged"
+        )
+    return values
 
 
 def _products(result: FitResult, X_fit: Matrix | None, X: Any) -> np.ndarray:
@@ -60,13 +68,13 @@ def _products(result: FitResult, X_fit: Matrix | None, X: Any) -> np.ndarray:
         weighted = [f.view_weights[index] * f.coefficients[:, index] for f in targets]
         coefficients = np.stack(weighted, axis=1)
         used = np.any(coefficients != 0.0, axis=1)
+        part = np.zeros((len(X), coefficients.shape[1]))
         if X_fit is None:
-            parts.append(view.kernel.product(X, X, coefficients))
+            part = view.kernel.product(X, X, coefficients)
         elif np.any(used):
             rows = view.select(X_fit)[used]
-            parts.append(view.kernel.product(view.select(X), rows, coefficients[used]))
-        else:
-            parts.append(np.zeros((len(X), coefficients.shape[1])))
+            part = view.kernel.product(view.select(X), rows, coefficients[used])
+        parts.append(part)
     return np.stack(parts, axis=1)
 
 
@@ -116,12 +124,7 @@ def interval_of(model: Any, X: Any, coverage: Any, chosen: int = 0) -> np.ndarra
             scales = evidence.scale.at(_left_open(model, index, X), 1.0, centre[:, index])
             removed = result.targets[index].removed
             within = scales_within(evidence, removed, weights, coverage)
-            half = growth * within * scales
-        if not np.all(half < LARGEST):
-            raise ValueError(
-                "X: intervals overflow; its rows lie far from those of the fit, or the "
-                "model is damaged"
-            )
+            half = without_overflow(growth * within * scales, what="intervals")
         ends.append(np.stack([centre[:, index] - half, centre[:, index] + half], axis=1))
     return result.of_targets(ends)
 

@@ -22,17 +22,10 @@ from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.feature_maps import Landmarks
 
 COEFFICIENTS = ("dual_coef_", "coef_", "components_")
-# What a fit knows of each target that is an attribute of the same name.
-OF_EACH_TARGET = (
-    "intercept",
-    "view_weights",
-    "view_weights_residual",
-    "threshold",
-    "removed",
-    "residuals",
-    "n_iter",
-    "n_labelled",
-)
+# What a fit and its certificate know of each target that is an attribute of the same name.
+OF_EACH_TARGET = ["intercept", "view_weights", "view_weights_residual", "threshold"]
+OF_EACH_TARGET += ["removed", "residuals", "n_iter", "n_labelled"]
+OF_CERTIFICATE = ["duality_gap", "kkt_residual", "kkt_rounding", "objective"]
 
 
 class HLRegressor(RegressorMixin, ViewParameters):
@@ -245,8 +238,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
     ):
         self._keep(locals())
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any, groups: Any) -> None:
-        fit_regressor(self, X, y, sample_weight, trusted, groups)
+    def _fit(self, *given: Any) -> None:
+        fit_regressor(self, *given)
 
     def predict(self, X):
         """Predict labels.
@@ -281,6 +274,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
         `activehuber.labels.error_scale`: it grows where the labels say little of a row, and
         where noise grows with the level. The interval is meant for labels that are right: of
         removed ones those enter that are off by no more than 5 √h, since some of them are.
+        Of `HLRegressorCV` it is wider by √((l + p)/(l − p)), l labels and p numbers `n_chosen_`
+        which were chosen to make their leave-one-out residuals small.
 
         Parameters
         ----------
@@ -411,7 +406,7 @@ class HLRegressor(RegressorMixin, ViewParameters):
         elif is_streamed(X):
             X, y = scored_rows(X, y, self)
         y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan")
-        weights = None if sample_weight is None else np.asarray(sample_weight)
+        weights = np.ones(y.shape[:1]) if sample_weight is None else np.asarray(sample_weight)
         check_consistent_length(X, y, weights)
         predicted = np.reshape(np.asarray(self.predict(X)), (len(y), -1))
         columns = y.reshape(len(y), -1)
@@ -425,8 +420,8 @@ class HLRegressor(RegressorMixin, ViewParameters):
             given = ~np.isnan(labels)
             if not np.any(given):
                 raise ValueError("y contains NaN only: there is no label to score against")
-            weight = None if weights is None else weights[given]
-            scores.append(r2_score(labels[given], prediction[given], sample_weight=weight))
+            parts = labels[given], prediction[given]
+            scores.append(r2_score(*parts, sample_weight=weights[given]))
         return float(np.mean(scores))
 
     def threshold_path(self, *, target=0, min_threshold=None, max_events=None):
@@ -465,15 +460,9 @@ class HLRegressor(RegressorMixin, ViewParameters):
                 "an approximated fit has no threshold_path; use approximation=None on fewer "
                 "rows"
             )
-        result = self.result_
-        return path_of_labels(
-            result.settings,
-            result.data,
-            target,
-            fitted=result.targets[target],
-            min_threshold=min_threshold,
-            max_events=max_events,
-        )
+        known, ends = self.result_, {"min_threshold": min_threshold, "max_events": max_events}
+        fitted = known.targets[target]
+        return path_of_labels(known.settings, known.data, target, fitted=fitted, **ends)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -512,17 +501,10 @@ class HLRegressor(RegressorMixin, ViewParameters):
 
 
 def fit_regressor(
-    model: HLRegressor,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    trusted: Any = None,
-    groups: Any = None,
-    *,
-    weigh_labels: bool = False,
+    model: HLRegressor, X: Any, *labels: Any, weigh_labels: bool = False
 ) -> HLRegressor:
     """Fit a model in place; labels are weighed at once, or wait to be asked for."""
-    data = checked_data(model, X, y, sample_weight, trusted, groups)
+    data = checked_data(model, X, *labels)
     warn_of_majority(data)
     with threads_for(len(data.y)):
         settings = replace(resolved(model, X, data), weighs_labels=weigh_labels)
@@ -539,17 +521,15 @@ def set_fitted(
     model.result_ = FitResult(settings, data, fitted)
     model.X_fit_ = None if settings.precomputed else data.X
     collect = model.result_.of_targets
-    single = model.views is None
+    single, basis = model.views is None, fitted[0].basis
     for name in COEFFICIENTS:  # those of an earlier fit that this one may not have
         model.__dict__.pop(name, None)
-    if settings.approximation is None:
-        model.dual_coef_ = collect(
-            [f.coefficients[:, 0] if single else f.coefficients for f in fitted]
-        )
+    if basis is None:
+        places = (slice(None), 0) if single else ()
+        model.dual_coef_ = collect([f.coefficients[places] for f in fitted])
     else:
         model.coef_ = collect([f.coefficients for f in fitted])
-        assert fitted[0].basis is not None
-        landmarks = [f.rows for f in fitted[0].basis.functions if isinstance(f, Landmarks)]
+        landmarks = [f.rows for f in basis.functions if isinstance(f, Landmarks)]
         if landmarks:
             model.components_ = landmarks[0] if single else landmarks
     widths = [view.kernel.gamma for view in settings.views]
@@ -558,26 +538,14 @@ def set_fitted(
     model.thresholds_ = histories if model.result_.data.several_targets else histories[0]
     for name in OF_EACH_TARGET:
         setattr(model, f"{name}_", collect([getattr(f, name) for f in fitted]))
-    for name in ("duality_gap", "kkt_residual", "kkt_rounding", "objective"):
+    for name in OF_CERTIFICATE:
         setattr(model, f"{name}_", collect([getattr(f.certificate, name) for f in fitted]))
 
 
 # Parameters of HLRegressor that say what is minimised, whatever the threshold.
-PROBLEM_PARAMETERS = (
-    "kernel",
-    "gamma",
-    "degree",
-    "coef0",
-    "kernel_params",
-    "views",
-    "view_weights",
-    "alpha",
-    "manifold",
-    "agreement",
-    "graph",
-    "n_neighbors",
-    "fit_intercept",
-)
+PROBLEM_PARAMETERS = ["kernel", "gamma", "degree", "coef0", "kernel_params", "views"]
+PROBLEM_PARAMETERS += ["view_weights", "alpha", "manifold", "agreement", "graph", "n_neighbors"]
+PROBLEM_PARAMETERS += ["fit_intercept"]
 
 
 def huber_path(X, y, sample_weight=None, *, min_threshold=None, max_events=None, **params):
@@ -637,8 +605,7 @@ def huber_path(X, y, sample_weight=None, *, min_threshold=None, max_events=None,
 
 def _check_path_parameters(min_threshold: Any, max_events: Any) -> None:
     if min_threshold is not None:
-        check.check_number(
-            "min_threshold", min_threshold, above=0.0, extreme=check.EXTREME_IN_Y
-        )
+        largest = check.EXTREME_IN_Y
+        check.check_number("min_threshold", min_threshold, above=0.0, extreme=largest)
     if max_events is not None:
         check.check_integer("max_events", max_events, at_least=1)

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.metrics import get_scorer
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_array, column_or_1d
 
-from activehuber._typing import Matrix, Vector
-from activehuber.estimators.parameter_search import (
-    HANDED_ON,
-    ParameterSearch,
-    TrainingRows,
-    of_best,
-    scaled,
-)
+from activehuber._typing import Vector
+from activehuber.estimators import parameter_search as search
 from activehuber.estimators.prediction import interval_of
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.settings import Data, Settings
 from activehuber.selection.scoring import common_scale, robust_loss
+from activehuber.selection.search import SearchResult
 from activehuber.selection.tuning import choose, grid_errors
 
 
-class HLRegressorCV(RegressorMixin, ParameterSearch):
+class HLRegressorCV(RegressorMixin, search.ParameterSearch):
     """`HLRegressor` with kernel, widths, alpha and removal chosen from the labels.
 
     Labels are judged together with a grid of kernels: those held for right choose the kernel
@@ -110,6 +106,8 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
     True
     """
 
+    _model = HLRegressor
+
     def __init__(
         self,
         *,
@@ -138,91 +136,51 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
     ):
         self._keep(locals())
 
-    predict = of_best(HLRegressor.predict)
-    score = of_best(HLRegressor.score)
+    predict = search.of_best(HLRegressor.predict)
+    score = search.of_best(HLRegressor.score)
+    threshold_path = search.of_best(HLRegressor.threshold_path)
 
-    def predict_interval(self, X, coverage=0.9):
-        """Intervals that hold a new label with the given probability.
-
-        As `HLRegressor.predict_interval`, but wider by √((l + p)/(l − p)), l labels and p
-        numbers `n_chosen_` which were chosen to make their leave-one-out residuals small.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-        coverage : float, default=0.9
-
-        Returns
-        -------
-        ndarray of shape (n_rows, 2)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLRegressorCV
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
-        >>> HLRegressorCV(kernels=["rbf"]).fit(X, y).predict_interval([[1.5]]).shape
-        (1, 2)
-        """
-        return interval_of(self.best_estimator_, scaled(self, X), coverage, self.n_chosen_)
-
-    def threshold_path(self, *, min_threshold=None, max_events=None):
-        """The path of the best estimator; see `HLRegressor.threshold_path`.
-
-        Parameters
-        ----------
-        min_threshold : float, default=None
-        max_events : int, default=None
-
-        Returns
-        -------
-        ThresholdPath
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from activehuber import HLRegressorCV
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> y = np.sin(X.ravel()) + 0.1 * np.cos(40 * X.ravel())
-        >>> path = HLRegressorCV(kernels=["rbf"]).fit(X, y).threshold_path(max_events=5)
-        >>> bool(np.all(np.diff(path.thresholds) < 0))
-        True
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.threshold_path(
-            min_threshold=min_threshold, max_events=max_events
-        )
+    @wraps(HLRegressor.predict_interval)
+    def predict_interval(self, X, coverage=0.9):  # noqa: D102 (it has that of the regressor)
+        X = search.scaled(self, X)
+        return interval_of(self.best_estimator_, X, coverage, self.n_chosen_)
 
     def _read_labels(self, X: Any, y: Any, sample_weight: Any) -> tuple[Vector, Vector]:
         """Labels of shape (n,), which are also what the kernel fit sees."""
-        y, self.n_chosen_ = _one_target(y), 0
+        if y is None:
+            raise ValueError("HLRegressorCV requires y to be passed, but the target y is None")
+        how = {"dtype": None, "ensure_all_finite": False, "input_name": "y"}
+        checked, self.n_chosen_ = check_array(y, ensure_2d=False, **how), 0
+        if checked.ndim == 2 and checked.shape[1] > 1:
+            raise ValueError(
+                "HLRegressorCV takes one target; fit one for each column of y, or, if no label "
+                "is missing, use sklearn.multioutput.MultiOutputRegressor"
+            )
+        y = column_or_1d(y, warn=True)
         return y, y
 
-    def _fit_best(self, given: TrainingRows) -> None:
-        self.best_estimator_ = given.fit(self._estimator(self.best_params_))
-
-    def _estimator(self, params: dict[str, Any]) -> HLRegressor:
-        handed = {name: getattr(self, name) for name in (*HANDED_ON, "removal")}
-        return HLRegressor(**handed | params)
-
-    def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        choice = self._searched(choose, settings, data)
+    def _search(self, *given: Any) -> SearchResult:
+        choice = choose(*given)
         self.n_chosen_ = len(choice.point.theta) + 1
-        return self._parameters_at(choice.point, data.total_weight)
+        return choice
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         """The grid alone, leave-one-out predictions shown to a scorer."""
+        from sklearn.linear_model import LinearRegression  # takes a while, and is rarely needed
+
         total = data.total_weight
         plan, lines, scores = self._plan(total), [], []
         scorer, given = get_scorer(self.scoring), data.y[data.labelled[:, 0], 0]
+        # Scorers ask a model: this one predicts what it is shown.
+        as_shown = LinearRegression()
+        as_shown.coef_, as_shown.intercept_ = np.ones(1), 0.0
         for point, errors in grid_errors(settings, data, self.manifolds, plan):
             predicted = (given - errors).reshape(-1, 1)
-            scores.append(float(scorer(_AsGiven(), predicted, given)))
+            scores.append(float(scorer(as_shown, predicted, given)))
             lines.append(self._parameters_at(point, total))
         return self._best_of(lines, np.array(scores), "look")
 
-    def _judge_part(self, model: Any, part: TrainingRows) -> Any:
+    def _judge_part(self, model: Any, part: search.TrainingRows) -> Any:
         if self.scoring != "robust":
             return super()._judge_part(model, part)
         return np.asarray(part.y, dtype=np.float64) - model.predict(part.X), part.weights
@@ -234,33 +192,3 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         weights = np.concatenate([part for _, part in runs[0]])
         scale = common_scale(errors, weights)
         return -np.array([robust_loss(e, weights, scale) for e in errors])
-
-
-class _AsGiven(RegressorMixin, BaseEstimator):
-    """Lets a scorer see predictions that are there already."""
-
-    def fit(self, X: Any = None, y: Any = None) -> _AsGiven:
-        """Nothing to fit."""
-        return self
-
-    def predict(self, X: Matrix) -> Vector:
-        """The one column of X."""
-        return X[:, 0]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-
-def _one_target(y: Any) -> Vector:
-    """Labels of shape (n,)."""
-    if y is None:
-        raise ValueError("HLRegressorCV requires y to be passed, but the target y is None")
-    checked = check_array(
-        y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"
-    )
-    if checked.ndim == 2 and checked.shape[1] > 1:
-        raise ValueError(
-            "HLRegressorCV takes one target; fit one for each column of y, or, if no label is "
-            "missing, use sklearn.multioutput.MultiOutputRegressor"
-        )
-    return column_or_1d(y, warn=True)

@@ -21,9 +21,8 @@ def is_missing(y: Any) -> np.ndarray:
         return np.zeros(values.shape, dtype=bool)
 
     def missing(label: Any) -> bool:
-        if label is None or type(label).__name__ == "NAType":
-            return True
-        return isinstance(label, numbers.Real) and bool(label != label)
+        nan = isinstance(label, numbers.Real) and bool(label != label)
+        return nan or label is None or type(label).__name__ == "NAType"
 
     return np.array([missing(each) for each in values.ravel()], bool).reshape(values.shape)
 
@@ -38,9 +37,8 @@ def class_numbers(y: Any, rows: np.ndarray) -> np.ndarray:
     """Classes of the given rows as integers, in the order in which they appear."""
     values = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     numbers: dict[Any, int] = {}
-    return np.array(
-        [numbers.setdefault(label, len(numbers)) for label in values[rows].tolist()]
-    )
+    labels = values[rows].tolist()
+    return np.array([numbers.setdefault(label, len(numbers)) for label in labels])
 
 
 class LabelledKFold(BaseCrossValidator):

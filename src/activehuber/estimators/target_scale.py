@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from activehuber._typing import Vector
+from activehuber.estimators.prediction import without_overflow
 
 NONE, LOG, YEO_JOHNSON = "none", "log", "yeo-johnson"
 
@@ -96,10 +97,8 @@ class TargetScale:
         return (self.exponent - 1.0) * np.sign(z) * np.log1p(np.abs(z)) - np.log(self.unit)
 
     def __str__(self) -> str:
-        if self.kind == NONE:
-            return "the target as it is"
-        if self.kind == LOG:
-            return "the logarithm of the target"
+        if self.kind != YEO_JOHNSON:
+            return {NONE: "the target as it is", LOG: "the logarithm of the target"}[self.kind]
         if self.exponent == 0.0:
             return f"log(1 + target/{self.unit:.4g})"
         return f"Yeo and Johnson's scale of target/{self.unit:.4g} with λ = {self.exponent:g}"
@@ -137,14 +136,7 @@ class ScaledRegressor(RegressorMixin, BaseEstimator):
             return getattr(fitted, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        trusted: Any = None,
-        groups: Any = None,
-    ) -> Any:
+    def fit(self, X, y, sample_weight=None, trusted=None, groups=None):
         """Fit t(y); NaN marks rows without a label.
 
         Parameters
@@ -177,7 +169,8 @@ class ScaledRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "regressor_")
         with np.errstate(over="ignore"):
-            return _finite(self.scale.inverse(self.regressor_.predict(X)))
+            y = self.scale.inverse(self.regressor_.predict(X))
+        return without_overflow(y, np.inf)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Intervals in the units of y, shape (n_rows, 2).
@@ -190,13 +183,4 @@ class ScaledRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "regressor_")
         low, high = self.regressor_.predict_interval(X, coverage).T
         _, *ends = self.scale.interval(0.5 * (low + high), 0.5 * (high - low))
-        return _finite(np.stack(ends, axis=1))
-
-
-def _finite(y: np.ndarray) -> np.ndarray:
-    if not np.all(np.isfinite(y)):
-        raise ValueError(
-            "X: predictions overflow; its rows lie far from those of the fit, or the model is "
-            "damaged"
-        )
-    return y
+        return without_overflow(np.stack(ends, axis=1), np.inf)

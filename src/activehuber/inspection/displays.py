@@ -19,16 +19,6 @@ COLOURS = ("#2166ac", "#b35806", "#1b7837", "#762a83", "#666666", "#c51b7d")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ImportError(
-            'drawing needs matplotlib; install it with pip install "activehuber[plot]"'
-        ) from None
-    return plt
-
-
 def _check_regressor(estimator: Any, target: int) -> None:
     """Raise unless `estimator` is a fitted HLRegressor with such a target."""
     if not isinstance(estimator, HLRegressor):
@@ -66,7 +56,13 @@ class _TwoAxes(ABC):
         2
         """
         if ax is None:
-            _, ax = _pyplot().subplots(layout="constrained", **self._layout)
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError:
+                raise ImportError(
+                    'drawing needs matplotlib; install it with pip install "activehuber[plot]"'
+                ) from None
+            _, ax = plt.subplots(layout="constrained", **self._layout)
         axes = np.asarray(ax, dtype=object).ravel()
         if len(axes) != 2:
             raise ValueError(f"ax must hold two Axes, got {len(axes)}")
@@ -161,34 +157,23 @@ class ViewDisplay(_TwoAxes):
         return display.plot(ax=ax)
 
     def _draw(self, weights: Any, parts: Any) -> None:
-        self._draw_weights(weights)
-        self._draw_parts(parts)
-
-    def _draw_weights(self, ax: Any) -> None:
-        rows = np.arange(len(self.names))
-        bars = ax.barh(rows, self.shares, color=np.resize(COLOURS, len(rows)))
-        ax.bar_label(bars, fmt="%.2f", padding=3)
-        uniform = 1.0 / len(rows)
-        ax.axvline(uniform, color="0.3", ls=":", lw=1)
-        ax.annotate("uniform", (uniform, -0.6), ha="center", fontsize=8, color="0.3")
-        ax.set_yticks(rows, self.names)
-        ax.set_ylim(len(rows) - 0.4, -0.85)
-        ax.set_xlim(0, 1.25 * max(uniform, float(np.max(self.shares))))
-        ax.set_xlabel("share m c²")
-        ax.set_title("weight of each view")
-
-    def _draw_parts(self, ax: Any) -> None:
         n = len(self.names)
-        styles = np.resize(COLOURS, n), np.resize(MARKERS, n)
-        for name, part, colour, marker in zip(self.names, self.parts.T, *styles, strict=True):
-            ax.scatter(
-                self.prediction, part, s=14, color=colour, marker=marker, alpha=0.6, label=name
-            )
-        ax.axhline(0.0, color="0.3", lw=0.8)
-        ax.set_xlabel("prediction")
-        ax.set_ylabel("part of the prediction")
-        ax.set_title("what each view adds")
-        ax.legend(loc="best", fontsize=8)
+        rows, uniform, colours = np.arange(n), 1.0 / n, np.resize(COLOURS, n)
+        bars = weights.barh(rows, self.shares, color=colours)
+        weights.bar_label(bars, fmt="%.2f", padding=3)
+        weights.axvline(uniform, color="0.3", ls=":", lw=1)
+        weights.annotate("uniform", (uniform, -0.6), ha="center", fontsize=8, color="0.3")
+        weights.set_yticks(rows, self.names)
+        weights.set(xlim=(0, 1.25 * max(uniform, float(np.max(self.shares)))))
+        weights.set(ylim=(n - 0.4, -0.85), xlabel="share m c²", title="weight of each view")
+        every = zip(self.names, self.parts.T, colours, np.resize(MARKERS, n), strict=True)
+        for name, part, colour, marker in every:
+            style = {"s": 14, "color": colour, "marker": marker, "alpha": 0.6, "label": name}
+            parts.scatter(self.prediction, part, **style)
+        parts.axhline(0.0, color="0.3", lw=0.8)
+        parts.set(xlabel="prediction", ylabel="part of the prediction")
+        parts.set_title("what each view adds")
+        parts.legend(loc="best", fontsize=8)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -219,13 +204,7 @@ class ThresholdPathDisplay(_TwoAxes):
     'threshold ξ'
     """
 
-    _layout: ClassVar = {
-        "nrows": 2,
-        "ncols": 1,
-        "figsize": (7, 6),
-        "height_ratios": (2, 1),
-        "sharex": True,
-    }
+    _layout: ClassVar = {"nrows": 2, "figsize": (7, 6), "height_ratios": (2, 1), "sharex": True}
 
     path: ThresholdPath
     threshold: float | None = None
@@ -268,9 +247,8 @@ class ThresholdPathDisplay(_TwoAxes):
         True
         """
         _check_regressor(estimator, target)
-        path = estimator.threshold_path(
-            target=target, min_threshold=min_threshold, max_events=max_events
-        )
+        ends = {"min_threshold": min_threshold, "max_events": max_events}
+        path = estimator.threshold_path(target=target, **ends)
         return cls.from_path(path, threshold=np.ravel(estimator.threshold_)[target], ax=ax)
 
     @classmethod
@@ -314,14 +292,16 @@ class ThresholdPathDisplay(_TwoAxes):
         bound = path.states[:, in_use] != 0
         bound = np.concatenate([np.zeros_like(bound[:1]), bound])
         self._draw_residuals(above, xi, residuals, bound)
-        self._draw_numbers(below, xi, bound)
+        free, held, most = (~bound).sum(axis=1), bound.sum(axis=1), bound.shape[1]
+        # The state at a breakpoint holds for the segment below it.
+        below.step(xi, free, where="post", color=COLOURS[0], ls="-", label="free")
+        below.step(xi, held, where="post", color=COLOURS[1], ls="-.", label="bound")
+        below.set(xlabel="threshold ξ", ylabel="labels", ylim=(-0.02 * most, 1.05 * most))
         for each in (above, below):
-            each.set_xscale("log")
-            each.set_xlim(xi[-1], xi[0])
+            each.set(xscale="log", xlim=(xi[-1], xi[0]))
             if mark > 0.0:
                 each.axvline(mark, color="0.2", ls="--", lw=1.2, label="ξ of the fit")
             each.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
-        below.set_xlabel("threshold ξ")
 
     def _draw_residuals(self, ax: Any, xi: Vector, residuals: Matrix, bound: Mask) -> None:
         # Lines in ξ are curves over log ξ: more points than the breakpoints are needed.
@@ -339,19 +319,7 @@ class ThresholdPathDisplay(_TwoAxes):
         ax.plot([], [], color=COLOURS[0], label="free label")
         ax.plot([], [], color=COLOURS[1], label="bound label")
         margin = 0.05 * (high - low)
-        ax.set_ylim(low - margin, high + margin)
-        ax.set_ylabel("residual")
-
-    def _draw_numbers(self, ax: Any, xi: Vector, bound: Mask) -> None:
-        numbers = bound.sum(axis=1)
-        # The state at a breakpoint holds for the segment below it.
-        for number, colour, style, name in (
-            (bound.shape[1] - numbers, COLOURS[0], "-", "free"),
-            (numbers, COLOURS[1], "-.", "bound"),
-        ):
-            ax.step(xi, number, where="post", color=colour, ls=style, label=name)
-        ax.set_ylabel("labels")
-        ax.set_ylim(-0.02 * bound.shape[1], 1.05 * bound.shape[1])
+        ax.set(ylabel="residual", ylim=(low - margin, high + margin))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -422,54 +390,30 @@ class LabelQualityDisplay(_TwoAxes):
         _check_regressor(estimator, target)
         y = estimator.result_.data.y
 
-        def column(values: Any) -> Any:
-            return np.reshape(values, y.shape)[:, target]
-
-        quality = column(estimator.label_quality_)
+        parts = estimator.label_quality_, estimator.loo_residuals_, estimator.removed_
+        quality, residuals, removed = (np.reshape(part, y.shape)[:, target] for part in parts)
         known = ~np.isnan(quality)
-        labels = y[known, target]
         display = cls(
-            labels=labels,
-            predicted=labels - column(estimator.loo_residuals_)[known],
+            labels=y[known, target],
+            predicted=y[known, target] - residuals[known],
             quality=quality[known],
-            removed=column(estimator.removed_)[known],
+            removed=removed[known],
         )
         return display.plot(ax=ax)
 
     def _draw(self, labels: Any, quality: Any) -> None:
-        groups = (
-            (~self.removed, COLOURS[0], MARKERS[0], f"kept ({int((~self.removed).sum())})"),
-            (self.removed, COLOURS[1], MARKERS[1], f"flagged ({int(self.removed.sum())})"),
-        )
-        self._draw_labels(labels, groups)
-        self._draw_quality(quality, groups)
-
-    def _draw_labels(self, ax: Any, groups: Any) -> None:
         ends = [float(np.min(self.predicted)), float(np.max(self.predicted))]
-        ax.plot(ends, ends, color="0.3", lw=0.8, zorder=1)
-        for rows, colour, marker, name in groups:
-            ax.scatter(
-                self.predicted[rows],
-                self.labels[rows],
-                s=16,
-                color=colour,
-                marker=marker,
-                alpha=0.7,
-                label=name,
-            )
-        ax.set_xlabel("prediction from the other labels")
-        ax.set_ylabel("label as given")
-        ax.set_title("labels beside their leave-one-out prediction")
-        ax.legend(loc="best", fontsize=8)
-
-    def _draw_quality(self, ax: Any, groups: Any) -> None:
-        bins = np.linspace(0.0, 1.0, 41)
-        for rows, colour, _, name in groups:
-            ax.hist(self.quality[rows], bins=bins, color=colour, alpha=0.8, label=name)
-        ax.axvline(0.5, color="0.3", ls="--", lw=1)
-        ax.set_yscale("symlog", linthresh=10)
-        ax.set_xlim(0.0, 1.0)
-        ax.set_ylim(bottom=0)
-        ax.set_xlabel("label quality (flagged below ½)")
-        ax.set_ylabel("labels")
-        ax.set_title("quality of the labels")
+        labels.plot(ends, ends, color="0.3", lw=0.8, zorder=1)
+        groups, bins = {"kept": ~self.removed, "flagged": self.removed}, np.linspace(0, 1, 41)
+        for (name, rows), colour, marker in zip(groups.items(), COLOURS, MARKERS, strict=False):
+            style = {"color": colour, "label": f"{name} ({np.count_nonzero(rows)})"}
+            points = self.predicted[rows], self.labels[rows]
+            labels.scatter(*points, s=16, marker=marker, alpha=0.7, **style)
+            quality.hist(self.quality[rows], bins=bins, alpha=0.8, **style)
+        labels.set(xlabel="prediction from the other labels", ylabel="label as given")
+        labels.set_title("labels beside their leave-one-out prediction")
+        labels.legend(loc="best", fontsize=8)
+        quality.axvline(0.5, color="0.3", ls="--", lw=1)
+        quality.set_yscale("symlog", linthresh=10)
+        quality.set(xlim=(0.0, 1.0), ylim=(0, None), ylabel="labels")
+        quality.set(xlabel="label quality (flagged below ½)", title="quality of the labels")

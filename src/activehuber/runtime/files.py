@@ -52,14 +52,8 @@ def _check_replaceable(path: Path, instead: str, *, force: bool) -> None:
 def _kind(path: Path) -> str:
     """What is at a place, in words; a link is one whatever it points to."""
     mode = path.lstat().st_mode
-    kinds = {
-        stat.S_IFREG: "a file",
-        stat.S_IFDIR: "a directory",
-        stat.S_IFLNK: "a link",
-        stat.S_IFIFO: "a pipe",
-        stat.S_IFSOCK: "a socket",
-    }
-    return kinds.get(stat.S_IFMT(mode), "a device")
+    kinds = {"-": "a file", "d": "a directory", "l": "a link", "p": "a pipe", "s": "a socket"}
+    return kinds.get(stat.filemode(mode)[0], "a device")
 
 
 def _named(path: Path) -> str:

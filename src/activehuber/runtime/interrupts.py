@@ -88,17 +88,13 @@ def _on_signal(number: int, frame: Any) -> None:
 def leave(number: int) -> NoReturn:
     """Clean up, say one line and end the process, without unwinding anything."""
     with suppress(Exception):
-        _end_children()
+        # Processes of a pool would wait for ever for one that is gone.
+        if "multiprocessing" in sys.modules:
+            for child in sys.modules["multiprocessing"].active_children():
+                child.terminate()
     for clean in reversed(_clean_ups):
         with suppress(Exception):
             clean()
     with suppress(OSError):  # nobody reads it
         os.write(2, f"activehuber: {STOPPED}\n".encode())
     os._exit(128 + number)
-
-
-def _end_children() -> None:
-    """Processes of a pool would wait for ever for one that is gone."""
-    if "multiprocessing" in sys.modules:
-        for child in sys.modules["multiprocessing"].active_children():
-            child.terminate()

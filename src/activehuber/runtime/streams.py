@@ -54,7 +54,10 @@ class _Forgiving(io.RawIOBase):
 def guard() -> None:
     """Put streams that cannot fail in the place of stdin, stdout and stderr."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        _occupy(number)
+        try:
+            os.fstat(number)
+        except OSError:  # it is closed: the next file would get its number
+            os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:  # so Python has it where one is closed
             mode = "r" if name == "stdin" else "w"
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
@@ -62,22 +65,10 @@ def guard() -> None:
     sys.stderr = _guarded(sys.stderr, "backslashreplace")
 
 
-def _occupy(number: int) -> None:
-    """Open a descriptor that is closed; else the next file would get its number."""
-    try:
-        os.fstat(number)
-    except OSError:
-        os.open(os.devnull, os.O_RDWR)
-
-
 def _guarded(stream: Any, errors: str) -> io.TextIOWrapper:
-    return io.TextIOWrapper(
-        io.BufferedWriter(_Forgiving(stream)),
-        encoding=stream.encoding,
-        errors=errors,
-        line_buffering=stream.line_buffering,
-        write_through=stream.write_through,
-    )
+    forgiving = io.BufferedWriter(_Forgiving(stream))
+    buffering = stream.line_buffering, stream.write_through
+    return io.TextIOWrapper(forgiving, stream.encoding, errors, None, *buffering)
 
 
 def unprinted() -> str | None:
