@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from activehuber.estimators.parameter_search import (
 )
 from activehuber.fitting.settings import Data, Settings
 from activehuber.selection.search import CLASS_RIDGES
-from activehuber.selection.tuning import choose_for_classes
+from activehuber.selection.tuning import choose
 
 
 class HLClassifierCV(ClassifierMixin, ParameterSearch):
@@ -117,7 +118,7 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
         self.best_estimator_ = given.fit(self._estimator(self.best_params_))
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        choice = self._searched(choose_for_classes, settings, data)
+        choice = self._searched(partial(choose, classes=True), settings, data)
         return self._parameters_at(choice.point, data.total_weight)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:

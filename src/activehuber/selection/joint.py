@@ -23,7 +23,7 @@ from activehuber.labels.adaptive import WIDE_RIDGE, End, LabelSearch, ranked
 from activehuber.labels.rule import LabelRule
 from activehuber.numerics import robust
 from activehuber.selection.candidates import Family, Point
-from activehuber.selection.criterion import ObservedLabels, levels_at_ridges
+from activehuber.selection.criterion import ObservedLabels, Part, levels_at_ridges
 from activehuber.selection.scoring import problem_of
 from activehuber.solver.leave_one_out import LeaveOneOut
 
@@ -149,60 +149,50 @@ class JointSearch:
         return self.searches[key]
 
 
-@dataclass(frozen=True)
-class JointVerdict:
-    """The end of a joint search.
-
-    Attributes
-    ----------
-    kept : ndarray of shape (l,), bool
-        Of the rows that were judged.
-    looks : list of (Point, float)
-        Points of the grid and the evidence of the labels kept under each.
-    family : Family or None
-        The kernel of the best end; None if all labels are equal.
-    """
-
-    kept: Mask
-    looks: list[tuple[Point, float]]
-    family: Family | None = None
-
-
 def judge_jointly(
     families: Sequence[Family],
-    labels: ObservedLabels,
-    first: np.ndarray,
+    part: Part,
+    first: Part,
     thetas: Sequence[float],
     log_ridges: Vector,
     rule: LabelRule,
-) -> JointVerdict:
+) -> tuple[Mask, list[tuple[Point, float]], Family | None]:
     """Labels judged with the kernel that suits them.
 
     Parameters
     ----------
     families : sequence of Family
-        On the rows of the labels.
-    first : ndarray of int
-        Those of the labels on which kernels are chosen; two ends are taken to the others.
+    part : Part
+        Whose labels are judged.
+    first : Part
+        Of that part: kernels are chosen on these, and two ends are taken to the others.
     thetas : sequence of float
         Log factors on the widths, ascending.
+
+    Returns
+    -------
+    kept : ndarray of bool
+    looks : list of (Point, float)
+        Points of the grid and the evidence of the labels kept under each.
+    family : Family or None
+        The kernel of the best end; None if all labels are equal.
     """
-    some = labels.take(first)
-    owners, points = _grid_of(families, first, thetas)
+    some = first.labels
+    owners, points = _grid_of(families, first.rows, thetas)
     search = JointSearch(points, log_ridges, some, rule)
     if robust.label_scale(some.y, some.weights) == 0.0:
-        kept, kept_first = np.ones(len(labels), bool), np.ones(len(some), bool)
+        kept, kept_first = np.ones(len(part.rows), bool), np.ones(len(some), bool)
         family = None
     else:
         choice, end = search.best_ends()[0]
         family, kept_first = owners[choice.place], end.kept
-        kept = _taken_to_all(search, family, choice, end, labels, first)
+        kept = _taken_to_all(search, family, choice, end, part, first)
     looks = [
         (Point(owners[i], points[i].theta, float(log_ridge)), level)
         for i in range(len(points))
         for log_ridge, level in zip(log_ridges, search.levels(i, kept_first), strict=True)
     ]
-    return JointVerdict(kept, looks, family)
+    return kept, looks, family
 
 
 def likelihood_of_labels(
@@ -237,15 +227,13 @@ def _taken_to_all(
     family: Family,
     choice: Choice,
     end: End,
-    labels: ObservedLabels,
-    first: np.ndarray,
+    part: Part,
+    first: Part,
 ) -> Mask:
-    """The labels to keep of all by an end of the search of the first ones."""
-    if len(first) == len(labels):
+    """The labels to keep of a part by an end of the search of the first ones."""
+    if len(first.rows) == len(part.rows):
         return end.kept
     point = Point(family, search.points[choice.place].theta, choice.log_ridge)
-    problem, _ = problem_of(point.gram(), labels, point.ridge)
-    start = np.zeros(len(labels), dtype=bool)
-    start[first] = end.kept
-    more = LabelSearch(problem, search.rule, labels.trusted)
-    return more.best_ends([start])[0].kept
+    problem, _ = problem_of(point.gram(part.rows), part.labels, point.ridge)
+    more = LabelSearch(problem, search.rule, part.labels.trusted)
+    return more.best_ends([np.isin(part.rows, first.rows[end.kept])])[0].kept

@@ -9,20 +9,22 @@ between one width and many, is made on folds: fitted to labels kept, scored on a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from activehuber._typing import Mask, Matrix, Vector
+from activehuber._typing import Matrix, Vector
 from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.selection.candidates import Family, FitWithGraph, MovableKernel, Point
+from activehuber.selection.candidates import Family, MovableKernel, Point
 from activehuber.selection.criterion import (
     Goal,
     ObservedLabels,
+    Part,
     criterion,
     evidence,
     improve,
@@ -119,8 +121,8 @@ class Plan:
     by_evidence : bool
         Whether the kernel is that of the best end of the first look, since labels are too few
         to be held out.
-    graphs : tuple of dict of str to FitWithGraph
-        Fits with a graph, by the names of the families, to be tried at the best points.
+    manifolds : tuple of float
+        Weights of the graph to be tried at the best points, together with the agreement.
     without_graph : bool
         Whether the families themselves may be chosen.
     random_state : int
@@ -129,14 +131,14 @@ class Plan:
         Gets a line of text for each stage.
     """
 
-    log_factors: tuple[float, ...]
-    log_ridges: tuple[float, ...]
+    log_factors: tuple[float, ...] = tuple(np.log(WIDTH_FACTORS))
+    log_ridges: tuple[float, ...] = tuple(np.log(RIDGES))
     move: bool = True
     move_ridge: bool = True
     relevance: bool = False
     removal: float | None = DEFAULT_RULE.removal
     by_evidence: bool = False
-    graphs: tuple[dict[str, FitWithGraph], ...] = ()
+    manifolds: tuple[float, ...] = ()
     without_graph: bool = True
     random_state: int = 0
     report: Callable[[str], Any] = lambda line: None
@@ -148,17 +150,7 @@ UNFIT = (
 )
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """Labelled rows that were judged, and which of all labels are kept among them."""
-
-    labels: ObservedLabels
-    rows: np.ndarray
-    kept: Mask
-
-    def some(self, at_most: int, seed: int) -> np.ndarray:
-        """Some of the rows that were judged."""
-        return self.rows[_subset(len(self.rows), at_most, seed)]
+by_score = attrgetter("score")
 
 
 def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> SearchResult:
@@ -174,16 +166,16 @@ def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> Se
         families = [found]
     adds_up = len(families) > 1 and plan.without_graph and plan.move
     looks = [
-        max((t for t in trials if t.point.family is family), key=lambda t: t.score)
+        max((trial for trial in trials if trial.point.family is family), key=by_score)
         for family in families
     ]
-    best_of_all = max(look.score for look in looks)
+    hopeless = max(look.score for look in looks) - HOPELESS
     # Widths of their own are learnt for the sum of all kernels, where there is one.
     alone = replace(plan, relevance=False) if adds_up else plan
     ends: list[Point] = []
     summands: list[Point] = []
     for look in looks:
-        if look.score < best_of_all - HOPELESS:
+        if look.score < hopeless:
             summands.append(look.point)
             continue
         path = _move(look.point, judged, alone, trials)
@@ -218,70 +210,56 @@ def search_classes(
     Codes bound the errors by themselves, so points are scored by least squares, by the evidence
     of the codes. Which labels to drop is left to the classifier.
     """
-    rows = _subset(len(labels), CLASS_LOOK_ROWS, plan.random_state)
-    some, trials = labels.take(rows), []
-    for family, point, Q in grid(families, rows, plan):
-        score = _scored_by_evidence(Q.copy(), some, point.ridge)
-        if score is not None:
-            trials.append(Trial(replace(point, family=family), "look", score))
-    if not trials:
-        raise ValueError(UNFIT)
-    plan.report(f"looked at {len(trials)} points on {len(rows)} labels")
-    many = _subset(len(labels), CLASS_DECIDE_ROWS, plan.random_state + 2)
-    ends: list[Trial] = []
+    everyone, seed = Part.whole(labels), plan.random_state
+    some, many = (
+        everyone.some(CLASS_LOOK_ROWS, seed),
+        everyone.some(CLASS_DECIDE_ROWS, seed + 2),
+    )
+    looks = ((point, Q.copy()) for point, Q in grid(families, some.rows, plan))
+    trials = _scored_by_evidence(looks, some.labels, "look")
+    plan.report(f"looked at {len(trials)} points on {len(some.rows)} labels")
+    ends: list[Point] = []
     for family in families:
         own = [trial for trial in trials if trial.point.family is family]
-        if not own:
-            continue
-        moved = _move_classes(max(own, key=lambda trial: trial.score).point, labels, plan)
-        plain = [moved] if plan.without_graph else []
-        for point in [*plain, *_with_graphs(moved, plan)]:
-            score = _scored_by_evidence(point.gram(many), labels.take(many), point.ridge)
-            if score is not None:
-                ends.append(Trial(point, "decide", score))
-    if not ends:
-        raise ValueError(UNFIT)
-    plan.report(f"decided between {len(ends)} candidates on {len(many)} labels")
-    best = max(ends, key=lambda trial: trial.score)
-    return SearchResult(best.point, best.score, trials + ends)
+        if own:
+            moved = _move_classes(max(own, key=by_score).point, everyone, plan)
+            ends += [*([moved] if plan.without_graph else []), *_with_graphs(moved, plan)]
+    fresh = ((point, point.gram(many.rows)) for point in ends)
+    decided = _scored_by_evidence(fresh, many.labels, "decide")
+    plan.report(f"decided between {len(decided)} candidates on {len(many.rows)} labels")
+    best = max(decided, key=by_score)
+    return SearchResult(best.point, best.score, trials + decided)
 
 
-def _move_classes(start: Point, labels: ObservedLabels, plan: Plan) -> Point:
+def _move_classes(start: Point, everyone: Part, plan: Plan) -> Point:
     """From the best point of the grid to a better one, first with one width, then with many."""
-    rows = _subset(len(labels), CLASS_MOVE_ROWS, plan.random_state + 1)
-    some, everyone = labels.take(rows), np.ones(len(rows), dtype=bool)
+    some = everyone.some(CLASS_MOVE_ROWS, plan.random_state + 1)
     goal: Goal = negative_log_marginal_likelihood
-    if some.in_groups:
+    if some.labels.in_groups:
         goal = partial(criterion, smoothing=1.0)  # of codes ±1: nearly squares
-    here = start
-    for stage, steps in _stages(start, plan):
-        wide = stage == "relevance" and len(here.theta) != here.family.one_width_each().n_widths
-        here = here.with_one_width_each() if wide else here
-        there = improve(
-            replace(here, family=here.family.take(rows)),
-            some,
-            everyone,
-            steps,
-            move_ridge=plan.move_ridge,
-            goal=goal,
-            ridge_range=CLASS_RIDGE_RANGE,
-        )
-        here = replace(there, family=here.family)
-    return here
+    moved = _improved(start, some, plan, goal=goal, ridge_range=CLASS_RIDGE_RANGE)
+    return [start, *(point for _, point in moved)][-1]
 
 
-def _scored_by_evidence(Q: Matrix, labels: ObservedLabels, ridge: float) -> float | None:
-    """Evidence; None beyond double precision. Overwrites Q."""
-    try:
-        return evidence(Q, labels, ridge)
-    except BreakdownError:
-        return None
+def _scored_by_evidence(
+    points: Iterable[tuple[Point, Matrix]], labels: ObservedLabels, stage: str
+) -> list[Trial]:
+    """Points with their Q, which is overwritten; those beyond double precision are left out."""
+    found = []
+    for point, Q in points:
+        try:
+            found.append(Trial(point, stage, evidence(Q, labels, point.ridge)))
+        except BreakdownError:
+            continue
+    if not found:
+        raise ValueError(UNFIT)
+    return found
 
 
 def _with_graphs(point: Point, plan: Plan) -> list[Point]:
     """The point with every graph and three ridges."""
     moves = (0.0, -np.log(10.0), np.log(10.0)) if plan.move_ridge else (0.0,)
-    families = [point.family.with_graph(fits[point.family.name]) for fits in plan.graphs]
+    families = [point.family.coupled(manifold) for manifold in plan.manifolds]
     return [
         Point(family, point.theta, point.log_ridge + move)
         for family in families
@@ -289,53 +267,34 @@ def _with_graphs(point: Point, plan: Plan) -> list[Point]:
     ]
 
 
-def _subset(n: int, at_most: int, seed: int) -> np.ndarray:
-    if n <= at_most:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(seed).permutation(n)[:at_most])
-
-
 def _look(
     families: Sequence[Family], labels: ObservedLabels, plan: Plan
-) -> tuple[_Judged, list[Trial], Family | None]:
+) -> tuple[Part, list[Trial], Family | None]:
     """Labels judged with the grid of kernels, its points, and the kernel of the best end."""
-    rows = _subset(len(labels), RANK_ROWS, plan.random_state)
-    first = _subset(len(rows), LOOK_ROWS, plan.random_state + 1)
+    part = Part.whole(labels).some(RANK_ROWS, plan.random_state)
+    first = part.some(LOOK_ROWS, plan.random_state + 1)
+    factors, ridges = sorted(plan.log_factors), np.sort(plan.log_ridges)
     rule = DEFAULT_RULE.with_removal(plan.removal)
-    taken = [family.take(rows) for family in families]
     try:
-        verdict = judge_jointly(
-            taken,
-            labels.take(rows),
-            first,
-            sorted(plan.log_factors),
-            np.sort(plan.log_ridges),
-            rule,
-        )
+        kept, looks, best = judge_jointly(families, part, first, factors, ridges, rule)
     except BreakdownError as error:
         raise ValueError(UNFIT) from error
-    kept = np.zeros(len(labels), dtype=bool)
-    kept[rows] = True if plan.removal is None else verdict.kept
-    whole = {id(part): family for part, family in zip(taken, families, strict=True)}
-    trials = [
-        Trial(replace(point, family=whole[id(point.family)]), "look", level)
-        for point, level in verdict.looks
-    ]
-    plan.report(f"judged {len(rows)} labels, {np.sum(~kept[rows])} of them are left out")
-    found = None if verdict.family is None else whole[id(verdict.family)]
-    return _Judged(labels, rows, kept), trials, found
+    if plan.removal is not None:
+        part = replace(part, kept=kept)
+    plan.report(f"judged {len(kept)} labels, {np.sum(~part.kept)} of them are left out")
+    return part, [Trial(point, "look", level) for point, level in looks], best
 
 
 def grid(
     families: Sequence[Family], rows: np.ndarray, plan: Plan
-) -> Iterator[tuple[Family, Point, Matrix]]:
-    """Every family at every point of the grid: the family, the point and Q on some rows."""
+) -> Iterator[tuple[Point, Matrix]]:
+    """Every family at every point of the grid, and Q on some rows."""
     for family in families:
         Q, theta = None, None
-        for point in grid_points(family.take(rows), plan):
-            if Q is None or point.theta is not theta or family.fit is not None:
-                Q, theta = point.gram(), point.theta
-            yield family, point, Q
+        for point in grid_points(family, plan):
+            if Q is None or point.theta is not theta or family.is_coupled:
+                Q, theta = point.gram(rows), point.theta
+            yield point, Q
 
 
 def grid_points(family: Family, plan: Plan) -> Iterator[Point]:
@@ -345,110 +304,81 @@ def grid_points(family: Family, plan: Plan) -> Iterator[Point]:
         yield from (Point(family, theta, log_ridge) for log_ridge in plan.log_ridges)
 
 
-def _move(start: Point, judged: _Judged, plan: Plan, trials: list[Trial]) -> list[Point]:
+def _move(start: Point, judged: Part, plan: Plan, trials: list[Trial]) -> list[Point]:
     """From one point to better ones for the labels kept.
 
     Returns the last point with one width a kernel, and the last with many if there is one.
     """
-    at_most = RELEVANCE_ROWS if plan.relevance else MOVE_ROWS
-    rows = judged.some(at_most, plan.random_state + 1)
-    if start.family.fit is not None:
-        return [start]
-    some, kept = judged.labels.take(rows), judged.kept[rows]
+    some = judged.some(RELEVANCE_ROWS if plan.relevance else MOVE_ROWS, plan.random_state + 1)
     ends = {"move": start}
-    for stage, steps in _stages(start, plan):
-        here = ends.get(stage) or ends["move"].with_one_width_each()
-        small = replace(here, family=here.family.take(rows))
-        there = improve(small, some, kept, steps, move_ridge=plan.move_ridge)
-        if there is small:
-            continue
-        ends[stage] = replace(there, family=here.family)
-        errors = left_out_errors(there.gram(), some, there.ridge, kept)
-        if errors is not None:
-            score = -robust_loss(errors, some.weights, common_scale([errors], some.weights))
-            trials.append(Trial(ends[stage], stage, score))
+    for stage, point in _improved(start, some, plan):
+        ends[stage] = point
+        trials += _compared([point], some, stage, left_out_errors, handicap=0.0)
     return list(ends.values())
 
 
-def _stages(start: Point, plan: Plan) -> list[tuple[str, int]]:
-    """Names and steps of the moves to make."""
-    stages = []
+def _improved(
+    start: Point, some: Part, plan: Plan, **options: Any
+) -> Iterator[tuple[str, Point]]:
+    """Names and ends of the moves that lead to better points; `options` are for `improve`."""
+    here = start
     if plan.move and (start.family.n_widths or plan.move_ridge):
-        stages += [("move", STEPS_ONE)]
-    if plan.relevance and start.family.one_width_each().n_widths > 1:
-        stages += [("relevance", STEPS_MANY)]
-    return stages
+        here = improve(start, some, STEPS_ONE, move_ridge=plan.move_ridge, **options)
+        if here is not start:
+            yield "move", here
+    wide = here.with_one_width_each()
+    if plan.relevance and len(wide.theta) > 1:
+        end = improve(wide, some, STEPS_MANY, move_ridge=plan.move_ridge, **options)
+        if end is not wide:
+            yield "relevance", end
 
 
 def _decide(
-    ends: Sequence[Point], judged: _Judged, plan: Plan, trials: list[Trial]
+    ends: Sequence[Point], judged: Part, plan: Plan, trials: list[Trial]
 ) -> SearchResult:
     """Among the ends of all moves, by held-out folds."""
-    rows = judged.some(DECIDE_ROWS, plan.random_state + 2)
-    some, kept = judged.labels.take(rows), judged.kept[rows]
-    folds = folds_of(len(some), plan.random_state, some.groups)
-    seen: list[tuple[Point, Vector]] = []
-    for point in ends:
-        errors = held_out_errors(point.gram(rows), some, point.ridge, kept, folds)
-        if errors is not None:
-            seen.append((point, errors))
-    if not seen:
+    some = judged.some(DECIDE_ROWS, plan.random_state + 2)
+    folds = folds_of(len(some.rows), plan.random_state, some.labels.groups)
+    decided = _compared(ends, some, "decide", partial(held_out_errors, folds=folds))
+    if not decided:
         raise ValueError(UNFIT)
-    decided = _compared(seen, some, "decide")
     trials += decided
     plan.report(f"decided between {len(decided)} candidates on {len(folds)} folds")
-    place = int(np.argmax([trial.score for trial in decided]))
-    if len(rows) < len(judged.rows):
-        place = _ranked_on_more(decided, place, judged)
-    best = decided[place]
-    moves = len(judged.labels) > MOVE_ROWS and plan.move
-    point = _polish(best.point, judged, plan) if moves else best.point
+    best = max(decided, key=by_score)
+    # Smoother kernels gain more from more labels; scores are negative.
+    close = [trial for trial in decided if trial.score >= RANK_MARGIN * best.score]
+    if len(some.rows) < len(judged.rows) and len(close) > 1:
+        points = [trial.point for trial in close]
+        ranked = _compared(points, judged, "rank", left_out_errors)
+        if ranked:
+            first = max(ranked, key=by_score).point
+            best = next(trial for trial in close if trial.point is first)
+    point = best.point
+    if len(judged.rows) > MOVE_ROWS and plan.move and not point.family.is_coupled:
+        # A few more steps, on more rows than the moves were made on.
+        point = improve(point, judged, STEPS_LAST, move_ridge=plan.move_ridge)
     return SearchResult(point, best.score, trials)
 
 
 def _compared(
-    seen: Sequence[tuple[Point, Vector]], labels: ObservedLabels, stage: str
+    points: Iterable[Point],
+    some: Part,
+    stage: str,
+    errors_of: Callable[..., Vector | None],
+    *,
+    handicap: float = HANDICAP_WIDTHS,
 ) -> list[Trial]:
     """Points by the robust loss of their errors, more for freedom that fits chance."""
-    scale = common_scale([errors for _, errors in seen], labels.weights)
-    out = []
-    for point, errors in seen:
-        loss = robust_loss(errors, labels.weights, scale)
-        loss += HANDICAP_WIDTHS * len(point.theta) / len(labels)
-        out.append(Trial(point, stage, -loss))
-    return out
-
-
-def _ranked_on_more(decided: list[Trial], first: int, judged: _Judged) -> int:
-    """Which candidate is best on more rows, by leave-one-out errors.
-
-    Smoother kernels gain more from more labels.
-    """
-    some, kept = judged.labels.take(judged.rows), judged.kept[judged.rows]
-    within = RANK_MARGIN * decided[first].score  # scores are negative
-    places = [i for i, trial in enumerate(decided) if trial.score >= within]
-    if len(places) == 1:
-        return first
-    seen, found = [], []
-    for i in places:
-        point = decided[i].point
-        errors = left_out_errors(point.gram(judged.rows), some, point.ridge, kept)
+    seen, weights = [], some.labels.weights
+    for point in points:
+        errors = errors_of(point.gram(some.rows), some.labels, point.ridge, some.kept)
         if errors is not None:
-            seen.append((point, errors))
-            found.append(i)
-    if not seen:
-        return first
-    return found[int(np.argmax([trial.score for trial in _compared(seen, some, "rank")]))]
-
-
-def _polish(best: Point, judged: _Judged, plan: Plan) -> Point:
-    """A few more steps on more rows than the moves were made on."""
-    if best.family.fit is not None:
-        return best
-    here = replace(best, family=best.family.take(judged.rows))
-    some, kept = judged.labels.take(judged.rows), judged.kept[judged.rows]
-    there = improve(here, some, kept, STEPS_LAST, move_ridge=plan.move_ridge)
-    return replace(there, family=best.family)
+            seen.append((point, errors, handicap * len(point.theta) / len(weights)))
+    scale = common_scale([errors for _, errors, _ in seen], weights)
+    return [
+        Trial(point, stage, -(robust_loss(errors, weights, scale) + more))
+        for point, errors, more in seen
+    ]
 
 
 def folds_of(
