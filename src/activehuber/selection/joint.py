@@ -13,7 +13,7 @@ their ends are compared as there, by what all labels say of each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,20 +45,30 @@ class JointSearch:
 
     Parameters
     ----------
-    points : sequence of Point
-        Kernels to choose from, on the rows of the labels; neighbours in width after each other.
+    families : sequence of Family
+        To choose from, on all labelled rows.
+    thetas : sequence of float
+        Log factors on their widths, ascending.
     log_ridges : ndarray of shape (r,)
     """
 
     def __init__(
         self,
-        points: Sequence[Point],
+        families: Sequence[Family],
+        part: Part,
+        thetas: Sequence[float],
         log_ridges: Vector,
-        labels: ObservedLabels,
         rule: LabelRule,
     ) -> None:
-        self.points, self.log_ridges, self.labels, self.rule = points, log_ridges, labels, rule
-        self.grams: list[Matrix] = [point.gram() for point in points]
+        labels = part.labels
+        self.log_ridges, self.labels, self.rule = log_ridges, labels, rule
+        # Neighbours in width after each other; their ridges are those of choices.
+        self.points = [
+            Point(family, np.full(family.n_widths, factor), 0.0)
+            for family in families
+            for factor in (thetas if family.n_widths else (0.0,))
+        ]
+        self.grams: list[Matrix] = [point.gram(part.rows) for point in self.points]
         self.floor = mixture.NOISE_FLOOR * robust.label_scale(labels.y, labels.weights)
         self.known: dict[tuple[int, bytes], list[float]] = {}
         self.searches: dict[tuple[int, float], LabelSearch] = {}
@@ -163,7 +173,7 @@ def judge_jointly(
     ----------
     families : sequence of Family
     part : Part
-        Whose labels are judged.
+        Whose labels are judged; all are kept if they are equal.
     first : Part
         Of that part: kernels are chosen on these, and two ends are taken to the others.
     thetas : sequence of float
@@ -177,19 +187,19 @@ def judge_jointly(
     family : Family or None
         The kernel of the best end; None if all labels are equal.
     """
-    some = first.labels
-    owners, points = _grid_of(families, first.rows, thetas)
-    search = JointSearch(points, log_ridges, some, rule)
-    if robust.label_scale(some.y, some.weights) == 0.0:
-        kept, kept_first = np.ones(len(part.rows), bool), np.ones(len(some), bool)
-        family = None
-    else:
+    search = JointSearch(families, first, thetas, log_ridges, rule)
+    kept, kept_first, family = part.kept, first.kept, None
+    if robust.label_scale(first.labels.y, first.labels.weights) > 0.0:
         choice, end = search.best_ends()[0]
-        family, kept_first = owners[choice.place], end.kept
-        kept = _taken_to_all(search, family, choice, end, part, first)
+        best = replace(search.points[choice.place], log_ridge=choice.log_ridge)
+        family, kept, kept_first = best.family, end.kept, end.kept
+        if len(first.rows) < len(part.rows):
+            problem, _ = problem_of(best.gram(part.rows), part.labels, best.ridge)
+            more = LabelSearch(problem, rule, part.labels.trusted)
+            kept = more.best_ends([np.isin(part.rows, first.rows[end.kept])])[0].kept
     looks = [
-        (Point(owners[i], points[i].theta, float(log_ridge)), level)
-        for i in range(len(points))
+        (replace(point, log_ridge=float(log_ridge)), level)
+        for i, point in enumerate(search.points)
         for log_ridge, level in zip(log_ridges, search.levels(i, kept_first), strict=True)
     ]
     return kept, looks, family
@@ -205,35 +215,5 @@ def likelihood_of_labels(
     """The log likelihood of all labels, judged with the kernel that suits them; −∞ if equal."""
     if robust.label_scale(labels.y, labels.weights) == 0.0:
         return -np.inf
-    _, points = _grid_of(families, np.arange(len(labels)), thetas)
-    return JointSearch(points, log_ridges, labels, rule).best_ends()[0][1].judged.level
-
-
-def _grid_of(
-    families: Sequence[Family], rows: np.ndarray, thetas: Sequence[float]
-) -> tuple[list[Family], list[Point]]:
-    """Every family at every width on some rows, and whose part it is."""
-    owners, points = [], []
-    for family in families:
-        part = family.take(rows)
-        for factor in thetas if family.n_widths else (0.0,):
-            points.append(Point(part, np.full(family.n_widths, factor), 0.0))
-            owners.append(family)
-    return owners, points
-
-
-def _taken_to_all(
-    search: JointSearch,
-    family: Family,
-    choice: Choice,
-    end: End,
-    part: Part,
-    first: Part,
-) -> Mask:
-    """The labels to keep of a part by an end of the search of the first ones."""
-    if len(first.rows) == len(part.rows):
-        return end.kept
-    point = Point(family, search.points[choice.place].theta, choice.log_ridge)
-    problem, _ = problem_of(point.gram(part.rows), part.labels, point.ridge)
-    more = LabelSearch(problem, search.rule, part.labels.trusted)
-    return more.best_ends([np.isin(part.rows, first.rows[end.kept])])[0].kept
+    search = JointSearch(families, Part.whole(labels), thetas, log_ridges, rule)
+    return search.best_ends()[0][1].judged.level
