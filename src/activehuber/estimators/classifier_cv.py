@@ -118,8 +118,8 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
         self.best_estimator_ = given.fit(self._estimator(self.best_params_))
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        choice = self._searched(partial(choose, classes=True), settings, data)
-        return self._parameters_at(choice.point, data.total_weight)
+        best = self._searched(partial(choose, classes=True), settings, data)
+        return self._parameters_at(best, data.total_weight)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         raise ValueError("HLClassifierCV takes a scorer only together with cv, such as cv=5")

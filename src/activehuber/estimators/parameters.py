@@ -397,8 +397,8 @@ def _chosen(settings: Settings, data: Data, move_ridge: bool, move_widths: bool)
     plan = Plan(move_ridge=move_ridge, removal=settings.removal)
     if not move_ridge:
         plan = replace(plan, log_ridges=(np.log(2.0 * some.total_weight * alpha),))
-    choice = choose([plain], some, (manifold,), plan, move_widths=move_widths)
-    return settings_at(settings, choice.point, total)
+    best, _ = choose([plain], some, (manifold,), plan, move_widths=move_widths)
+    return settings_at(settings, best.point, total)
 
 
 def _is(name: str, value: Any) -> bool:

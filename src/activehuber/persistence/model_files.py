@@ -544,23 +544,24 @@ CLASSIFIER_STATE = ("classes", "cut", "noise_rates", "removed", "label_quality",
 
 
 def _estimator_state(model: Any) -> dict[str, Any]:
+    scale, classifier = None, None
     if isinstance(model, ScaledRegressor):
-        return _estimator_state(model.regressor_) | {"target_scale": asdict(model.scale)}
+        model, scale = model.regressor_, asdict(model.scale)
     if isinstance(model, HLClassifier):
-        state = {name: getattr(model, f"{name}_") for name in CLASSIFIER_STATE}
-        state |= {
+        classes = model.classes_
+        classifier = {name: getattr(model, f"{name}_") for name in CLASSIFIER_STATE} | {
             "params": _params_state(model, model.estimator_.result_.settings),
-            "classes": _without_objects(model.classes_),
+            # As numbers or words.
+            "classes": np.array(classes.tolist()) if classes.dtype.kind == "O" else classes,
             "calibration": asdict(model.calibration_),
         }
-        inner = regressor_state(model.estimator_)
-        return {"regressor": inner, "classifier": state, "target_scale": None}
-    if isinstance(model, HLRegressor):
-        inner = regressor_state(model)
-        return {"regressor": inner, "classifier": None, "target_scale": None}
-    raise TableError(
-        f"a {type(model).__name__} cannot be saved; only HLRegressor and HLClassifier can"
-    )
+        model = model.estimator_
+    if not isinstance(model, HLRegressor):
+        raise TableError(
+            f"a {type(model).__name__} cannot be saved; only HLRegressor and HLClassifier can"
+        )
+    inner = regressor_state(model)
+    return {"regressor": inner, "classifier": classifier, "target_scale": scale}
 
 
 def _estimator_of(model_state: dict[str, Any]) -> Any:
@@ -669,8 +670,3 @@ def _params_state(model: Any, settings: Settings) -> dict[str, Any]:
 def _params_of(state: dict[str, Any]) -> dict[str, Any]:
     views = state["views"]
     return {**state, "views": views and [View(**view) for view in views]}
-
-
-def _without_objects(values: np.ndarray) -> np.ndarray:
-    """Classes as numbers or words."""
-    return np.array(values.tolist()) if values.dtype.kind == "O" else values

@@ -83,24 +83,6 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class SearchResult:
-    """The end of a search.
-
-    Attributes
-    ----------
-    point : Point
-        On all labelled rows.
-    score : float
-        Minus the loss of the last decision, as candidates were compared by it.
-    trials : list of Trial
-    """
-
-    point: Point
-    score: float
-    trials: list[Trial]
-
-
-@dataclass(frozen=True)
 class Plan:
     """What may be tried.
 
@@ -148,18 +130,25 @@ UNFIT = (
     "no candidate could be fitted in double precision; give larger alphas or standardise "
     "the features"
 )
-
-
 by_score = attrgetter("score")
 
 
-def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> SearchResult:
+def search(
+    families: Sequence[Family], labels: ObservedLabels, plan: Plan
+) -> tuple[Trial, list[Trial]]:
     """Judge the labels, move from the best point of each kernel, decide on held-out folds.
 
     Parameters
     ----------
     families : sequence of Family
         One a kernel, on all labelled rows, with one width.
+
+    Returns
+    -------
+    best : Trial
+        Its score is minus the loss of the last decision, as candidates were compared by it.
+    trials : list of Trial
+        All that were tried.
     """
     judged, trials, found = _look(families, labels, plan)
     if plan.by_evidence and found is not None:
@@ -204,17 +193,15 @@ def sum_of(points: Sequence[Point]) -> Point:
 
 def search_classes(
     families: Sequence[Family], labels: ObservedLabels, plan: Plan
-) -> SearchResult:
+) -> tuple[Trial, list[Trial]]:
     """The same for codes of ±1 (one column a class), all in closed form.
 
     Codes bound the errors by themselves, so points are scored by least squares, by the evidence
     of the codes. Which labels to drop is left to the classifier.
     """
     everyone, seed = Part.whole(labels), plan.random_state
-    some, many = (
-        everyone.some(CLASS_LOOK_ROWS, seed),
-        everyone.some(CLASS_DECIDE_ROWS, seed + 2),
-    )
+    some = everyone.some(CLASS_LOOK_ROWS, seed)
+    many = everyone.some(CLASS_DECIDE_ROWS, seed + 2)
     looks = ((point, Q.copy()) for point, Q in grid(families, some.rows, plan))
     trials = _scored_by_evidence(looks, some.labels, "look")
     plan.report(f"looked at {len(trials)} points on {len(some.rows)} labels")
@@ -227,8 +214,7 @@ def search_classes(
     fresh = ((point, point.gram(many.rows)) for point in ends)
     decided = _scored_by_evidence(fresh, many.labels, "decide")
     plan.report(f"decided between {len(decided)} candidates on {len(many.rows)} labels")
-    best = max(decided, key=by_score)
-    return SearchResult(best.point, best.score, trials + decided)
+    return max(decided, key=by_score), trials + decided
 
 
 def _move_classes(start: Point, everyone: Part, plan: Plan) -> Point:
@@ -335,7 +321,7 @@ def _improved(
 
 def _decide(
     ends: Sequence[Point], judged: Part, plan: Plan, trials: list[Trial]
-) -> SearchResult:
+) -> tuple[Trial, list[Trial]]:
     """Among the ends of all moves, by held-out folds."""
     some = judged.some(DECIDE_ROWS, plan.random_state + 2)
     folds = folds_of(len(some.rows), plan.random_state, some.labels.groups)
@@ -353,11 +339,11 @@ def _decide(
         if ranked:
             first = max(ranked, key=by_score).point
             best = next(trial for trial in close if trial.point is first)
-    point = best.point
-    if len(judged.rows) > MOVE_ROWS and plan.move and not point.family.is_coupled:
+    if len(judged.rows) > MOVE_ROWS and plan.move and not best.point.family.is_coupled:
         # A few more steps, on more rows than the moves were made on.
-        point = improve(point, judged, STEPS_LAST, move_ridge=plan.move_ridge)
-    return SearchResult(point, best.score, trials)
+        point = improve(best.point, judged, STEPS_LAST, move_ridge=plan.move_ridge)
+        best = replace(best, point=point)
+    return best, trials
 
 
 def _compared(

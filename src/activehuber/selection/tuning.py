@@ -21,7 +21,7 @@ from activehuber.selection.candidates import (
 )
 from activehuber.selection.criterion import ObservedLabels
 from activehuber.selection.scoring import judge, left_out_errors
-from activehuber.selection.search import Plan, SearchResult, grid, search, search_classes
+from activehuber.selection.search import Plan, Trial, grid, search, search_classes
 
 # Labels that a choice can rest on at all.
 FEWEST_LABELS = 3
@@ -84,8 +84,8 @@ def choose(
     *,
     classes: bool = False,
     move_widths: bool = True,
-) -> SearchResult:
-    """The best point among candidates that differ in their kernels.
+) -> tuple[Trial, list[Trial]]:
+    """The best point among candidates that differ in their kernels, and all that were tried.
 
     Parameters
     ----------
