@@ -442,8 +442,8 @@ def state_bytes(kind: str, state: dict[str, Any], rule: Rule) -> bytes:
         rule(state, "model", {})
     except ValueError as error:
         raise TableError(f"the model cannot be saved: {first_line(error)}") from None
-    head = (kind, VERSION, activehuber.__version__)
-    return pack({**dict(zip(HEAD, head, strict=True)), **state})
+    head = {"format": kind, "version": VERSION, "activehuber": activehuber.__version__}
+    return pack({**head, **state})
 
 
 def save_model(model: Model, path: str | Path) -> None:
@@ -641,19 +641,14 @@ def regressor_of(state: dict[str, Any]) -> HLRegressor:
     data = Data(X, state["y"], state["weights"], state["trusted"], state["several"])
     settings = resolved(model, X, data)
     basis = None if state["basis"] is None else _basis_of(state["basis"], settings)
-    fitted = [_fitted_of(item, basis) for item in state["fitted"]]
+    fitted = []
+    for item in state["fitted"]:
+        certificate, known = Certificate(**item["certificate"]), item["evidence"]
+        evidence = LabelEvidence(**known | {"scale": ErrorScale(**known["scale"])})
+        own = {"certificate": certificate, "evidence": evidence, "basis": basis}
+        fitted.append(Fitted(**item | own))
     set_fitted(model, settings, data, fitted)
     return model
-
-
-def _fitted_of(item: dict[str, Any], basis: Basis | None) -> Fitted:
-    known = item["evidence"]
-    of = {
-        "certificate": Certificate(**item["certificate"]),
-        "evidence": LabelEvidence(**known | {"scale": ErrorScale(**known["scale"])}),
-        "basis": basis,
-    }
-    return Fitted(**item | of)
 
 
 def _params_state(model: Any, settings: Settings) -> dict[str, Any]:

@@ -70,6 +70,10 @@ class ObservedLabels:
     weights : ndarray of shape (l,)
     trusted : ndarray of shape (l,), bool
     fit_intercept : bool
+    rows : ndarray of shape (l,), int
+        Which of all labelled rows these are.
+    kept : ndarray of shape (l,), bool
+        Which of them take part, where labels are judged.
     groups : ndarray of shape (l,), int, or None
         As in `Problem`.
     """
@@ -78,6 +82,8 @@ class ObservedLabels:
     weights: Vector
     trusted: Mask
     fit_intercept: bool
+    rows: np.ndarray
+    kept: Mask
     groups: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -95,49 +101,17 @@ class ObservedLabels:
         """S."""
         return float(self.weights.sum())
 
-    def take(self, rows: np.ndarray) -> ObservedLabels:
+    def take(self, places: np.ndarray) -> ObservedLabels:
         """Some of them."""
-        return replace(
-            self,
-            y=self.y[rows],
-            weights=self.weights[rows],
-            trusted=self.trusted[rows],
-            groups=None if self.groups is None else self.groups[rows],
-        )
+        names = ("y", "weights", "trusted", "rows", "kept")
+        taken = {name: getattr(self, name)[places] for name in names}
+        groups = None if self.groups is None else self.groups[places]
+        return replace(self, **taken, groups=groups)
 
-
-@dataclass(frozen=True)
-class Part:
-    """Some of the labelled rows, and what is known of their labels.
-
-    Attributes
-    ----------
-    rows : ndarray of int
-        Which of all labelled rows.
-    labels : ObservedLabels
-        Of these rows.
-    kept : ndarray of bool
-        Which of them take part.
-    """
-
-    rows: np.ndarray
-    labels: ObservedLabels
-    kept: Mask
-
-    @classmethod
-    def whole(cls, labels: ObservedLabels) -> Part:
-        """All labelled rows."""
-        return cls(np.arange(len(labels)), labels, np.ones(len(labels), dtype=bool))
-
-    def take(self, places: np.ndarray) -> Part:
-        """Those at some places of the part."""
-        return Part(self.rows[places], self.labels.take(places), self.kept[places])
-
-    def some(self, at_most: int, seed: int) -> Part:
+    def some(self, at_most: int, seed: int) -> ObservedLabels:
         """As many, drawn from all if there are more."""
-        n = len(self.rows)
-        drawn = np.random.default_rng(seed).permutation(n)[:at_most]
-        return self if n <= at_most else self.take(np.sort(drawn))
+        drawn = np.random.default_rng(seed).permutation(len(self))[:at_most]
+        return self if len(self) <= at_most else self.take(np.sort(drawn))
 
 
 def projected_inverse(Q: Matrix, mu: Vector, fit_intercept: bool) -> Matrix:
@@ -324,21 +298,21 @@ Goal = Callable[[Point, ObservedLabels], tuple[float, Vector]]
 
 def improve(
     point: Point,
-    part: Part,
+    labels: ObservedLabels,
     steps: int,
     *,
     move_ridge: bool = True,
     goal: Goal | None = None,
     ridge_range: tuple[float, float] = RIDGE_RANGE,
 ) -> Point:
-    """Lower a goal on the labels kept of a part by L-BFGS in log widths and log m.
+    """Lower a goal on the labels kept by L-BFGS in log widths and log m.
 
     The goal is `criterion` if none is given.
     """
-    used = part.take(np.flatnonzero(part.kept))
-    if len(used.rows) < 3:
+    labels = labels.take(np.flatnonzero(labels.kept))
+    if len(labels) < 3:
         return point
-    labels, family = used.labels, point.family.take(used.rows)
+    family = point.family.take(labels.rows)
     if goal is None:
         smoothing = SMOOTHING * robust.label_scale(labels.y, labels.weights)
         if smoothing == 0.0:

@@ -23,7 +23,7 @@ from activehuber.labels.adaptive import WIDE_RIDGE, End, LabelSearch, ranked
 from activehuber.labels.rule import LabelRule
 from activehuber.numerics import robust
 from activehuber.selection.candidates import Family, Point
-from activehuber.selection.criterion import ObservedLabels, Part, levels_at_ridges
+from activehuber.selection.criterion import ObservedLabels, levels_at_ridges
 from activehuber.selection.scoring import problem_of
 from activehuber.solver.leave_one_out import LeaveOneOut
 
@@ -41,7 +41,7 @@ class Choice:
 
 
 class JointSearch:
-    """Labels to keep and a kernel, on a part of the labels.
+    """Labels to keep and a kernel.
 
     Parameters
     ----------
@@ -55,12 +55,11 @@ class JointSearch:
     def __init__(
         self,
         families: Sequence[Family],
-        part: Part,
+        labels: ObservedLabels,
         thetas: Sequence[float],
         log_ridges: Vector,
         rule: LabelRule,
     ) -> None:
-        labels = part.labels
         self.log_ridges, self.labels, self.rule = log_ridges, labels, rule
         # Neighbours in width after each other; their ridges are those of choices.
         self.points = [
@@ -68,7 +67,7 @@ class JointSearch:
             for family in families
             for factor in (thetas if family.n_widths else (0.0,))
         ]
-        self.grams: list[Matrix] = [point.gram(part.rows) for point in self.points]
+        self.grams: list[Matrix] = [point.gram(labels.rows) for point in self.points]
         self.floor = mixture.NOISE_FLOOR * robust.label_scale(labels.y, labels.weights)
         self.known: dict[tuple[int, bytes], list[float]] = {}
         self.searches: dict[tuple[int, float], LabelSearch] = {}
@@ -161,8 +160,8 @@ class JointSearch:
 
 def judge_jointly(
     families: Sequence[Family],
-    part: Part,
-    first: Part,
+    labels: ObservedLabels,
+    first: ObservedLabels,
     thetas: Sequence[float],
     log_ridges: Vector,
     rule: LabelRule,
@@ -172,10 +171,10 @@ def judge_jointly(
     Parameters
     ----------
     families : sequence of Family
-    part : Part
-        Whose labels are judged; all are kept if they are equal.
-    first : Part
-        Of that part: kernels are chosen on these, and two ends are taken to the others.
+    labels : ObservedLabels
+        All are kept if they are equal.
+    first : ObservedLabels
+        Some of them: kernels are chosen on these, and two ends are taken to the others.
     thetas : sequence of float
         Log factors on the widths, ascending.
 
@@ -188,15 +187,15 @@ def judge_jointly(
         The kernel of the best end; None if all labels are equal.
     """
     search = JointSearch(families, first, thetas, log_ridges, rule)
-    kept, kept_first, family = part.kept, first.kept, None
-    if robust.label_scale(first.labels.y, first.labels.weights) > 0.0:
+    kept, kept_first, family = labels.kept, first.kept, None
+    if robust.label_scale(first.y, first.weights) > 0.0:
         choice, end = search.best_ends()[0]
         best = replace(search.points[choice.place], log_ridge=choice.log_ridge)
         family, kept, kept_first = best.family, end.kept, end.kept
-        if len(first.rows) < len(part.rows):
-            problem, _ = problem_of(best.gram(part.rows), part.labels, best.ridge)
-            more = LabelSearch(problem, rule, part.labels.trusted)
-            kept = more.best_ends([np.isin(part.rows, first.rows[end.kept])])[0].kept
+        if len(first) < len(labels):
+            problem, _ = problem_of(best.gram(labels.rows), labels, best.ridge)
+            more = LabelSearch(problem, rule, labels.trusted)
+            kept = more.best_ends([np.isin(labels.rows, first.rows[end.kept])])[0].kept
     looks = [
         (replace(point, log_ridge=float(log_ridge)), level)
         for i, point in enumerate(search.points)
@@ -215,5 +214,5 @@ def likelihood_of_labels(
     """The log likelihood of all labels, judged with the kernel that suits them; −∞ if equal."""
     if robust.label_scale(labels.y, labels.weights) == 0.0:
         return -np.inf
-    search = JointSearch(families, Part.whole(labels), thetas, log_ridges, rule)
+    search = JointSearch(families, labels, thetas, log_ridges, rule)
     return search.best_ends()[0][1].judged.level

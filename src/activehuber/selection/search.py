@@ -24,7 +24,6 @@ from activehuber.selection.candidates import Family, MovableKernel, Point
 from activehuber.selection.criterion import (
     Goal,
     ObservedLabels,
-    Part,
     criterion,
     evidence,
     improve,
@@ -169,7 +168,7 @@ def search(
             continue
         path = _move(look.point, judged, alone, trials)
         summands.append(path[-1])
-        ends += [*(path if plan.without_graph else []), *_with_graphs(path[-1], plan)]
+        ends += _with_graphs(path, plan)
         plan.report(f"{look.point.family.name}: moved to {len(path)} candidates")
     if adds_up and len(summands) > 1:
         ends += _move(sum_of(summands), judged, plan, trials)
@@ -199,32 +198,27 @@ def search_classes(
     Codes bound the errors by themselves, so points are scored by least squares, by the evidence
     of the codes. Which labels to drop is left to the classifier.
     """
-    everyone, seed = Part.whole(labels), plan.random_state
-    some = everyone.some(CLASS_LOOK_ROWS, seed)
-    many = everyone.some(CLASS_DECIDE_ROWS, seed + 2)
+    some = labels.some(CLASS_LOOK_ROWS, plan.random_state)
+    more = labels.some(CLASS_MOVE_ROWS, plan.random_state + 1)
+    many = labels.some(CLASS_DECIDE_ROWS, plan.random_state + 2)
     looks = ((point, Q.copy()) for point, Q in grid(families, some.rows, plan))
-    trials = _scored_by_evidence(looks, some.labels, "look")
-    plan.report(f"looked at {len(trials)} points on {len(some.rows)} labels")
+    trials = _scored_by_evidence(looks, some, "look")
+    plan.report(f"looked at {len(trials)} points on {len(some)} labels")
+    goal: Goal = negative_log_marginal_likelihood
+    if more.in_groups:
+        goal = partial(criterion, smoothing=1.0)  # of codes ±1: nearly squares
     ends: list[Point] = []
     for family in families:
         own = [trial for trial in trials if trial.point.family is family]
         if own:
-            moved = _move_classes(max(own, key=by_score).point, everyone, plan)
-            ends += [*([moved] if plan.without_graph else []), *_with_graphs(moved, plan)]
+            start = max(own, key=by_score).point
+            moves = _improved(start, more, plan, goal=goal, ridge_range=CLASS_RIDGE_RANGE)
+            *_, end = start, *(point for _, point in moves)
+            ends += _with_graphs([end], plan)
     fresh = ((point, point.gram(many.rows)) for point in ends)
-    decided = _scored_by_evidence(fresh, many.labels, "decide")
-    plan.report(f"decided between {len(decided)} candidates on {len(many.rows)} labels")
+    decided = _scored_by_evidence(fresh, many, "decide")
+    plan.report(f"decided between {len(decided)} candidates on {len(many)} labels")
     return max(decided, key=by_score), trials + decided
-
-
-def _move_classes(start: Point, everyone: Part, plan: Plan) -> Point:
-    """From the best point of the grid to a better one, first with one width, then with many."""
-    some = everyone.some(CLASS_MOVE_ROWS, plan.random_state + 1)
-    goal: Goal = negative_log_marginal_likelihood
-    if some.labels.in_groups:
-        goal = partial(criterion, smoothing=1.0)  # of codes ±1: nearly squares
-    moved = _improved(start, some, plan, goal=goal, ridge_range=CLASS_RIDGE_RANGE)
-    return [start, *(point for _, point in moved)][-1]
 
 
 def _scored_by_evidence(
@@ -242,33 +236,33 @@ def _scored_by_evidence(
     return found
 
 
-def _with_graphs(point: Point, plan: Plan) -> list[Point]:
-    """The point with every graph and three ridges."""
+def _with_graphs(path: list[Point], plan: Plan) -> list[Point]:
+    """The points if they may be chosen, and the last one with every graph and three ridges."""
     moves = (0.0, -np.log(10.0), np.log(10.0)) if plan.move_ridge else (0.0,)
-    families = [point.family.coupled(manifold) for manifold in plan.manifolds]
-    return [
-        Point(family, point.theta, point.log_ridge + move)
-        for family in families
+    family, theta, log_ridge = path[-1].family, path[-1].theta, path[-1].log_ridge
+    return (path if plan.without_graph else []) + [
+        Point(family.coupled(manifold), theta, log_ridge + move)
+        for manifold in plan.manifolds
         for move in moves
     ]
 
 
 def _look(
     families: Sequence[Family], labels: ObservedLabels, plan: Plan
-) -> tuple[Part, list[Trial], Family | None]:
+) -> tuple[ObservedLabels, list[Trial], Family | None]:
     """Labels judged with the grid of kernels, its points, and the kernel of the best end."""
-    part = Part.whole(labels).some(RANK_ROWS, plan.random_state)
-    first = part.some(LOOK_ROWS, plan.random_state + 1)
+    labels = labels.some(RANK_ROWS, plan.random_state)
+    first = labels.some(LOOK_ROWS, plan.random_state + 1)
     factors, ridges = sorted(plan.log_factors), np.sort(plan.log_ridges)
     rule = DEFAULT_RULE.with_removal(plan.removal)
     try:
-        kept, looks, best = judge_jointly(families, part, first, factors, ridges, rule)
+        kept, looks, best = judge_jointly(families, labels, first, factors, ridges, rule)
     except BreakdownError as error:
         raise ValueError(UNFIT) from error
     if plan.removal is not None:
-        part = replace(part, kept=kept)
-    plan.report(f"judged {len(kept)} labels, {np.sum(~part.kept)} of them are left out")
-    return part, [Trial(point, "look", level) for point, level in looks], best
+        labels = replace(labels, kept=kept)
+    plan.report(f"judged {len(kept)} labels, {np.sum(~labels.kept)} of them are left out")
+    return labels, [Trial(point, "look", level) for point, level in looks], best
 
 
 def grid(
@@ -290,7 +284,7 @@ def grid_points(family: Family, plan: Plan) -> Iterator[Point]:
         yield from (Point(family, theta, log_ridge) for log_ridge in plan.log_ridges)
 
 
-def _move(start: Point, judged: Part, plan: Plan, trials: list[Trial]) -> list[Point]:
+def _move(start: Point, judged: ObservedLabels, plan: Plan, trials: list[Trial]) -> list[Point]:
     """From one point to better ones for the labels kept.
 
     Returns the last point with one width a kernel, and the last with many if there is one.
@@ -304,7 +298,7 @@ def _move(start: Point, judged: Part, plan: Plan, trials: list[Trial]) -> list[P
 
 
 def _improved(
-    start: Point, some: Part, plan: Plan, **options: Any
+    start: Point, some: ObservedLabels, plan: Plan, **options: Any
 ) -> Iterator[tuple[str, Point]]:
     """Names and ends of the moves that lead to better points; `options` are for `improve`."""
     here = start
@@ -320,11 +314,11 @@ def _improved(
 
 
 def _decide(
-    ends: Sequence[Point], judged: Part, plan: Plan, trials: list[Trial]
+    ends: Sequence[Point], judged: ObservedLabels, plan: Plan, trials: list[Trial]
 ) -> tuple[Trial, list[Trial]]:
     """Among the ends of all moves, by held-out folds."""
     some = judged.some(DECIDE_ROWS, plan.random_state + 2)
-    folds = folds_of(len(some.rows), plan.random_state, some.labels.groups)
+    folds = folds_of(len(some), plan.random_state, some.groups)
     decided = _compared(ends, some, "decide", partial(held_out_errors, folds=folds))
     if not decided:
         raise ValueError(UNFIT)
@@ -333,13 +327,13 @@ def _decide(
     best = max(decided, key=by_score)
     # Smoother kernels gain more from more labels; scores are negative.
     close = [trial for trial in decided if trial.score >= RANK_MARGIN * best.score]
-    if len(some.rows) < len(judged.rows) and len(close) > 1:
+    if len(some) < len(judged) and len(close) > 1:
         points = [trial.point for trial in close]
         ranked = _compared(points, judged, "rank", left_out_errors)
         if ranked:
             first = max(ranked, key=by_score).point
             best = next(trial for trial in close if trial.point is first)
-    if len(judged.rows) > MOVE_ROWS and plan.move and not best.point.family.is_coupled:
+    if len(judged) > MOVE_ROWS and plan.move and not best.point.family.is_coupled:
         # A few more steps, on more rows than the moves were made on.
         point = improve(best.point, judged, STEPS_LAST, move_ridge=plan.move_ridge)
         best = replace(best, point=point)
@@ -348,16 +342,16 @@ def _decide(
 
 def _compared(
     points: Iterable[Point],
-    some: Part,
+    some: ObservedLabels,
     stage: str,
     errors_of: Callable[..., Vector | None],
     *,
     handicap: float = HANDICAP_WIDTHS,
 ) -> list[Trial]:
     """Points by the robust loss of their errors, more for freedom that fits chance."""
-    seen, weights = [], some.labels.weights
+    seen, weights = [], some.weights
     for point in points:
-        errors = errors_of(point.gram(some.rows), some.labels, point.ridge, some.kept)
+        errors = errors_of(point.gram(some.rows), some, point.ridge, some.kept)
         if errors is not None:
             seen.append((point, errors, handicap * len(point.theta) / len(weights)))
     scale = common_scale([errors for _, errors, _ in seen], weights)

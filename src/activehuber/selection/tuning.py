@@ -40,9 +40,14 @@ def check_enough_labels(data: Data, remedy: str) -> None:
 def codes_of(data: Data, fit_intercept: bool) -> ObservedLabels:
     """Labels as they are, one column a target."""
     rows = data.labelled[:, 0]
-    groups = None if data.groups is None else data.groups[rows]
     return ObservedLabels(
-        data.y[rows], data.weights[rows], data.trusted[rows, 0], fit_intercept, groups
+        data.y[rows],
+        data.weights[rows],
+        data.trusted[rows, 0],
+        fit_intercept,
+        rows=np.arange(rows.sum()),
+        kept=np.ones(rows.sum(), dtype=bool),
+        groups=None if data.groups is None else data.groups[rows],
     )
 
 
@@ -99,7 +104,10 @@ def choose(
     classes : bool
         Whether the columns of y are codes of ±1.
     """
-    data = _ordered(candidates, data, manifolds)
+    precomputed, with_graph = candidates[0].precomputed, max(manifolds) > 0.0
+    if all(each.knows_rows_by_value(with_graph=with_graph) for each in candidates):
+        # In an order of the rows' own: folds and parts follow it.
+        data = data.take(data.order(precomputed=precomputed), precomputed=precomputed)
     families, plan = _prepare(candidates, data, manifolds, plan, move_widths)
     if classes:
         return search_classes(families, codes_of(data, candidates[0].fit_intercept), plan)
@@ -114,25 +122,15 @@ def grid_errors(
     families, plan = _prepare(candidates, data, manifolds, plan, True)
     tried = [*families] if plan.without_graph else []
     tried += [family.coupled(each) for each in plan.manifolds for family in families]
-    everyone = np.ones(len(labels), dtype=bool)
-    for point, Q in grid(tried, np.arange(len(labels)), plan):
+    for point, Q in grid(tried, labels.rows, plan):
         if plan.removal is None:
-            errors = left_out_errors(Q, labels, point.ridge, everyone)
+            errors = left_out_errors(Q, labels, point.ridge, labels.kept)
         else:
             rule = DEFAULT_RULE.with_removal(plan.removal)
             verdict = judge(Q, labels, point.ridge, rule)
             errors = None if verdict is None else verdict.errors
         if errors is not None:
             yield point, scale * errors
-
-
-def _ordered(candidates: Sequence[Settings], data: Data, manifolds: Sequence[float]) -> Data:
-    """The rows in an order of their own: folds and parts follow it."""
-    with_graph = any(manifold > 0.0 for manifold in manifolds)
-    if not all(each.knows_rows_by_value(with_graph=with_graph) for each in candidates):
-        return data
-    precomputed = candidates[0].precomputed
-    return data.take(data.order(precomputed=precomputed), precomputed=precomputed)
 
 
 def _prepare(
