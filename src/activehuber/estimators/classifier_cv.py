@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from activehuber.estimators.parameter_search import (
 )
 from activehuber.fitting.settings import Data, Settings
 from activehuber.selection.search import CLASS_RIDGES
-from activehuber.selection.tuning import choose
+from activehuber.selection.tuning import choose_for_classes
 
 
 class HLClassifierCV(ClassifierMixin, ParameterSearch):
@@ -118,8 +117,8 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
         self.best_estimator_ = given.fit(self._estimator(self.best_params_))
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        best = self._searched(partial(choose, classes=True), settings, data)
-        return self._parameters_at(best, data.total_weight)
+        choice = self._searched(choose_for_classes, settings, data)
+        return self._parameters_at(choice.point, data.total_weight)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         raise ValueError("HLClassifierCV takes a scorer only together with cv, such as cv=5")

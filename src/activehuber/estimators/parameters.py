@@ -22,8 +22,7 @@ from activehuber.kernels.feature_maps import APPROXIMATION_NAMES, FOURIER_KERNEL
 from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.problem.approximation import Approximation, ColumnMoments, column_moments
 from activehuber.selection.candidates import WIDTH_KERNELS, settings_at
-from activehuber.selection.search import Plan
-from activehuber.selection.tuning import check_enough_labels, choose
+from activehuber.selection.tuning import check_enough_labels, choose, default_plan
 from activehuber.views import View, check_view_weights, check_views, resolve_columns, view_names
 
 # With an approximation parameters are chosen on so many labels at most.
@@ -394,11 +393,13 @@ def _chosen(settings: Settings, data: Data, move_ridge: bool, move_widths: bool)
     if settings.approximation is not None:
         some = data.some_labels(SELECTION_LABELS, settings.approximation.seed)
         alpha, manifold = alpha * total / some.total_weight, 0.0
-    plan = Plan(move_ridge=move_ridge, removal=settings.removal)
-    if not move_ridge:
-        plan = replace(plan, log_ridges=(np.log(2.0 * some.total_weight * alpha),))
-    best, _ = choose([plain], some, (manifold,), plan, move_widths=move_widths)
-    return settings_at(settings, best.point, total)
+    plan = default_plan(
+        some.total_weight,
+        None if move_ridge else alpha,
+        removal=settings.removal,
+    )
+    choice = choose([plain], some, (manifold,), plan, move_widths=move_widths)
+    return settings_at(settings, choice.point, total)
 
 
 def _is(name: str, value: Any) -> bool:

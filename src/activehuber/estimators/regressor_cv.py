@@ -207,9 +207,9 @@ class HLRegressorCV(RegressorMixin, ParameterSearch):
         return HLRegressor(**handed | params)
 
     def _in_closed_form(self, settings: list[Settings], data: Data) -> dict[str, Any]:
-        best = self._searched(choose, settings, data)
-        self.n_chosen_ = len(best.theta) + 1
-        return self._parameters_at(best, data.total_weight)
+        choice = self._searched(choose, settings, data)
+        self.n_chosen_ = len(choice.point.theta) + 1
+        return self._parameters_at(choice.point, data.total_weight)
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         """The grid alone, leave-one-out predictions shown to a scorer."""

@@ -212,16 +212,11 @@ def _coefficients(value: Any, where: str, sizes: Sizes) -> None:
 
 SCALE = record(
     {
-        "sigma": not_negative,
-        "variance": not_negative,
+        **dict.fromkeys(("sigma", "variance", "rounding", "usual_open"), not_negative),
+        **dict.fromkeys(("middle", "centre"), ordinary),
+        **dict.fromkeys(("lowest", "highest"), number(-1e3, 1e3)),
         "exponent": number(-1.5, 1.5),
-        "middle": ordinary,
-        "centre": ordinary,
         "spread": positive,
-        "lowest": number(-1e3, 1e3),
-        "highest": number(-1e3, 1e3),
-        "rounding": not_negative,
-        "usual_open": not_negative,
     }
 )
 FITTED = record(
@@ -247,10 +242,7 @@ FITTED = record(
             }
         ),
         # Three are in the evidence, the last is the same for all targets.
-        "scale": nothing,
-        "quality": nothing,
-        "judged": nothing,
-        "basis": nothing,
+        **dict.fromkeys(("scale", "quality", "judged", "basis"), nothing),
     }
 )
 # What the functions of each kind are made of, beside the kernel of their view.
@@ -500,12 +492,8 @@ def load_model(path: str | Path) -> Model:
     """
     state = read_state(path, FORMAT, MODEL)
     try:
-        pipeline = Pipeline(
-            [
-                ("features", TableFeatures().use(Encoding.of(state["features"]))),
-                ("estimator", _estimator_of(state)),
-            ]
-        )
+        features = TableFeatures().use(Encoding.of(state["features"]))
+        pipeline = Pipeline([("features", features), ("estimator", _estimator_of(state))])
     except (TypeError, ValueError, ArithmeticError) as error:
         raise TableError(f"{Path(path).name} is damaged: {first_line(error)}") from None
     return Model(pipeline, state["target"], state["id"], float(state["coverage"]))

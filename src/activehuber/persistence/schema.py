@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ Sizes = dict[str, int]
 Rule = Callable[[Any, str, Sizes], None]
 # A size: a number, a name, or a range that it must be in.
 Size = int | str | range
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,7 @@ nothing = _rule(lambda value, sizes: value is None, "null")
 flag = _rule(lambda value, sizes: isinstance(value, (bool, np.bool_)), "true or false")
 # Such that it can be written to a file: halves of surrogate pairs cannot.
 text = _rule(
-    lambda value, sizes: (
-        isinstance(value, str)
-        and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
-    ),
-    "text",
+    lambda value, sizes: isinstance(value, str) and not SURROGATES.search(value), "text"
 )
 
 
@@ -195,16 +194,6 @@ def record(rules: dict[str, Rule], *also: Rule) -> Rule:
     return check
 
 
-def optional(rule: Rule) -> Rule:
-    """The same, or None."""
-
-    def check(value: Any, where: str, sizes: Sizes) -> None:
-        if value is not None:
-            rule(value, where, sizes)
-
-    return check
-
-
 def either(*rules: Rule) -> Rule:
     """One of several; the last one says what is wrong."""
 
@@ -220,6 +209,10 @@ def either(*rules: Rule) -> Rule:
         rules[-1](value, where, sizes)
 
     return check
+
+
+# The same, or None.
+optional = partial(either, nothing)
 
 
 def distinct(values: Sequence[Any], where: str) -> None:

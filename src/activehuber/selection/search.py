@@ -82,6 +82,24 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class SearchResult:
+    """The end of a search.
+
+    Attributes
+    ----------
+    point : Point
+        On all labelled rows.
+    score : float
+        Minus the loss of the last decision, as candidates were compared by it.
+    trials : list of Trial
+    """
+
+    point: Point
+    score: float
+    trials: list[Trial]
+
+
+@dataclass(frozen=True)
 class Plan:
     """What may be tried.
 
@@ -132,22 +150,13 @@ UNFIT = (
 by_score = attrgetter("score")
 
 
-def search(
-    families: Sequence[Family], labels: ObservedLabels, plan: Plan
-) -> tuple[Trial, list[Trial]]:
+def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> SearchResult:
     """Judge the labels, move from the best point of each kernel, decide on held-out folds.
 
     Parameters
     ----------
     families : sequence of Family
         One a kernel, on all labelled rows, with one width.
-
-    Returns
-    -------
-    best : Trial
-        Its score is minus the loss of the last decision, as candidates were compared by it.
-    trials : list of Trial
-        All that were tried.
     """
     judged, trials, found = _look(families, labels, plan)
     if plan.by_evidence and found is not None:
@@ -192,7 +201,7 @@ def sum_of(points: Sequence[Point]) -> Point:
 
 def search_classes(
     families: Sequence[Family], labels: ObservedLabels, plan: Plan
-) -> tuple[Trial, list[Trial]]:
+) -> SearchResult:
     """The same for codes of ±1 (one column a class), all in closed form.
 
     Codes bound the errors by themselves, so points are scored by least squares, by the evidence
@@ -218,7 +227,8 @@ def search_classes(
     fresh = ((point, point.gram(many.rows)) for point in ends)
     decided = _scored_by_evidence(fresh, many, "decide")
     plan.report(f"decided between {len(decided)} candidates on {len(many)} labels")
-    return max(decided, key=by_score), trials + decided
+    best = max(decided, key=by_score)
+    return SearchResult(best.point, best.score, trials + decided)
 
 
 def _scored_by_evidence(
@@ -315,7 +325,7 @@ def _improved(
 
 def _decide(
     ends: Sequence[Point], judged: ObservedLabels, plan: Plan, trials: list[Trial]
-) -> tuple[Trial, list[Trial]]:
+) -> SearchResult:
     """Among the ends of all moves, by held-out folds."""
     some = judged.some(DECIDE_ROWS, plan.random_state + 2)
     folds = folds_of(len(some), plan.random_state, some.groups)
@@ -337,7 +347,7 @@ def _decide(
         # A few more steps, on more rows than the moves were made on.
         point = improve(best.point, judged, STEPS_LAST, move_ridge=plan.move_ridge)
         best = replace(best, point=point)
-    return best, trials
+    return SearchResult(best.point, best.score, trials)
 
 
 def _compared(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -21,7 +22,14 @@ from activehuber.selection.candidates import (
 )
 from activehuber.selection.criterion import ObservedLabels
 from activehuber.selection.scoring import judge, left_out_errors
-from activehuber.selection.search import Plan, Trial, grid, search, search_classes
+from activehuber.selection.search import (
+    RIDGES,
+    Plan,
+    SearchResult,
+    grid,
+    search,
+    search_classes,
+)
 
 # Labels that a choice can rest on at all.
 FEWEST_LABELS = 3
@@ -89,8 +97,8 @@ def choose(
     *,
     classes: bool = False,
     move_widths: bool = True,
-) -> tuple[Trial, list[Trial]]:
-    """The best point among candidates that differ in their kernels, and all that were tried.
+) -> SearchResult:
+    """The best point among candidates that differ in their kernels.
 
     Parameters
     ----------
@@ -112,6 +120,10 @@ def choose(
     if classes:
         return search_classes(families, codes_of(data, candidates[0].fit_intercept), plan)
     return search(families, labels_of(data, candidates[0].fit_intercept)[0], plan)
+
+
+# The same for codes of ±1 in the columns of y.
+choose_for_classes = partial(choose, classes=True)
 
 
 def grid_errors(
@@ -146,3 +158,9 @@ def _prepare(
     graphs = tuple(float(each) for each in manifolds if each > 0.0 or coupled)
     plain = not coupled and any(each == 0.0 for each in manifolds)
     return families, replace(plan, manifolds=graphs, without_graph=plain)
+
+
+def default_plan(total_weight: float, alpha: float | None = None, **changes) -> Plan:
+    """The plan of the default search; a given alpha stays."""
+    ridges = RIDGES if alpha is None else (2.0 * total_weight * alpha,)
+    return Plan(log_ridges=tuple(np.log(ridges)), move_ridge=alpha is None, **changes)
