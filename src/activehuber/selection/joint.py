@@ -72,28 +72,25 @@ class JointSearch:
         self.known: dict[tuple[int, bytes], list[float]] = {}
         self.searches: dict[tuple[int, float], LabelSearch] = {}
 
-    def best_ends(self) -> list[tuple[Choice, End]]:
-        """Kernels and what is kept under them, the best first."""
+    def best_end(self) -> tuple[Choice, End]:
+        """The best kernel and what is kept under it."""
         ends: dict[bytes, tuple[Choice, End]] = {}
         for choice, start in self._starts():
             found, end = self._follow(choice, start)
             ends.setdefault(end.kept.tobytes() + bytes([found.place % 256]), (found, end))
         counts = next(iter(self.searches.values())).prior.counts
-        order = ranked([end for _, end in ends.values()], counts)
-        by_end = {id(end): choice for choice, end in ends.values()}
-        return [(by_end[id(end)], end) for end in order]
+        best = ranked([end for _, end in ends.values()], counts)[0]
+        return next(found for found in ends.values() if found[1] is best)
 
     def likeliest(self, kept: Mask, places: Sequence[int] | None = None) -> Choice:
         """The kernel and ridge under which the labels kept are most likely."""
         everywhere = range(len(self.points)) if places is None else places
-        found = [self.at_place(place, kept) for place in everywhere]
+        found = [
+            Choice(place, float(log_ridge), level)
+            for place in everywhere
+            for log_ridge, level in zip(self.log_ridges, self.levels(place, kept), strict=True)
+        ]
         return max(found, key=lambda choice: choice.level)
-
-    def at_place(self, place: int, kept: Mask) -> Choice:
-        """The ridge under which the labels kept are most likely with one kernel."""
-        levels = self.levels(place, kept)
-        best = int(np.argmax(levels))
-        return Choice(place, float(self.log_ridges[best]), levels[best])
 
     def levels(self, place: int, kept: Mask) -> list[float]:
         """The evidence of the labels kept with one kernel, at every ridge."""
@@ -116,7 +113,7 @@ class JointSearch:
         wide = Choice(widest, float(self.log_ridges[np.argmin(ridges)]), -np.inf)
         # Kernels without a width are simple ones, for few labels.
         rigid = [i for i, point in enumerate(self.points) if not point.family.n_widths]
-        for choice in (first, wide, *(self.at_place(place, everyone) for place in rigid)):
+        for choice in (first, wide, *(self.likeliest(everyone, [place]) for place in rigid)):
             for start in self._at(choice).at_own_ridge():
                 yield choice, start
 
@@ -189,7 +186,7 @@ def judge_jointly(
     search = JointSearch(families, first, thetas, log_ridges, rule)
     kept, kept_first, family = labels.kept, first.kept, None
     if robust.label_scale(first.y, first.weights) > 0.0:
-        choice, end = search.best_ends()[0]
+        choice, end = search.best_end()
         best = replace(search.points[choice.place], log_ridge=choice.log_ridge)
         family, kept, kept_first = best.family, end.kept, end.kept
         if len(first) < len(labels):
@@ -215,4 +212,4 @@ def likelihood_of_labels(
     if robust.label_scale(labels.y, labels.weights) == 0.0:
         return -np.inf
     search = JointSearch(families, labels, thetas, log_ridges, rule)
-    return search.best_ends()[0][1].judged.level
+    return search.best_end()[1].judged.level

@@ -187,15 +187,15 @@ def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> Se
 
 def sum_of(points: Sequence[Point]) -> Point:
     """The mean of several kernels, with the geometric mean of their ridges."""
-    parts: tuple[MovableKernel, ...] = ()
-    offset = 0
+    parts: list[MovableKernel] = []
+    theta = np.zeros(0)
     for point in points:
         for part in point.family.parts:
-            place = np.where(part.place >= 0, part.place + offset, -1)
-            parts += (replace(part, share=part.share / len(points), place=place),)
-        offset += point.family.n_widths
-    family = Family(" + ".join(point.family.name for point in points), parts, offset)
-    theta = np.concatenate([point.theta for point in points])
+            place = np.where(part.place >= 0, part.place + len(theta), -1)
+            parts.append(replace(part, share=part.share / len(points), place=place))
+        theta = np.append(theta, point.theta)
+    name = " + ".join(point.family.name for point in points)
+    family = Family(name, tuple(parts), len(theta))
     return Point(family, theta, float(np.mean([point.log_ridge for point in points])))
 
 
