@@ -219,6 +219,8 @@ SCALE = record(
         "spread": positive,
     }
 )
+# Of a fit: three are in its evidence, the last is the same for all targets.
+LEFT_OUT = ("scale", "quality", "judged", "basis")
 FITTED = record(
     {
         "coefficients": _coefficients,
@@ -241,8 +243,7 @@ FITTED = record(
                 "judged": array("b", "n"),
             }
         ),
-        # Three are in the evidence, the last is the same for all targets.
-        **dict.fromkeys(("scale", "quality", "judged", "basis"), nothing),
+        **dict.fromkeys(LEFT_OUT, nothing),
     }
 )
 # What the functions of each kind are made of, beside the kernel of their view.
@@ -504,25 +505,21 @@ def read_state(path: str | Path, kind: str, rule: Rule) -> dict[str, Any]:
     path = Path(path)
 
     def check(state: Any) -> None:
-        _check_head(state, kind, path.name)
+        found = state.get("format") if isinstance(state, dict) else None
+        if found != kind:
+            known = isinstance(found, str) and found in COMMANDS
+            use = f"; it is one for {COMMANDS[str(found)]}" if known else ""
+            raise TableError(f"{path.name} is no model for {COMMANDS[kind]}{use}")
+        version = state.get("version")
+        if type(version) is not int or version != VERSION:
+            raise TableError(
+                f"{path.name} has format {shown(version)}, but this version of activehuber "
+                f"reads {VERSION}; it was written by activehuber "
+                f"{shown(state.get('activehuber'))}: use that, or make the model again"
+            )
         rule({k: v for k, v in state.items() if k not in HEAD}, "model", {})
 
     return unpack(path, check)
-
-
-def _check_head(state: Any, kind: str, name: str) -> None:
-    found = state.get("format") if isinstance(state, dict) else None
-    if found != kind:
-        known = isinstance(found, str) and found in COMMANDS
-        use = f"; it is one for {COMMANDS[str(found)]}" if known else ""
-        raise TableError(f"{name} is no model for {COMMANDS[kind]}{use}")
-    version = state.get("version")
-    if type(version) is not int or version != VERSION:
-        raise TableError(
-            f"{name} has format {shown(version)}, but this version of activehuber reads "
-            f"{VERSION}; it was written by activehuber "
-            f"{shown(state.get('activehuber'))}: use that, or make the model again"
-        )
 
 
 # --- estimators, taken apart and put together -------------------------------------------
@@ -563,8 +560,7 @@ def _estimator_of(model_state: dict[str, Any]) -> Any:
     for name in CLASSIFIER_STATE:
         setattr(model, f"{name}_", state[name])
     if model.noise_rates_ is not None:
-        positive, negative = map(float, model.noise_rates_)
-        model.noise_rates_ = positive, negative
+        model.noise_rates_ = float(model.noise_rates_[0]), float(model.noise_rates_[1])
     model.calibration_, model.estimator_ = Calibration(**state["calibration"]), inner
     model.n_features_in_ = inner.n_features_in_
     return model
@@ -584,12 +580,9 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
     params["alpha"] = float(settings.alpha)
     if not isinstance(params["random_state"], (int, np.integer)):
         params["random_state"] = None  # a generator has moved on: it says nothing of this fit
-    gammas = [view.kernel.gamma for view in settings.views]
-    if params["views"] is None:
-        params["gamma"] = gammas[0]
-    else:
-        for view, gamma in zip(params["views"], gammas, strict=True):
-            view["gamma"] = gamma
+    for own, view in zip(params["views"] or [params], settings.views, strict=True):
+        own["gamma"] = view.kernel.gamma
+    left_out: dict[str, Any] = dict.fromkeys(LEFT_OUT)
     return {
         "params": params,
         # The rows of an approximated fit are where they are; its basis is all that is needed.
@@ -601,11 +594,7 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
         "trusted": np.array(data.trusted),
         "several": bool(data.several_targets),
         "fitted": [
-            asdict(
-                replace(
-                    fitted, evidence=found, scale=None, quality=None, judged=None, basis=None
-                )
-            )
+            asdict(replace(fitted, evidence=found, **left_out))
             for fitted, found in zip(model.result_.targets, model.result_.evidence, strict=True)
         ],
     }
