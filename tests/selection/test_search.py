@@ -24,9 +24,19 @@ def family(name, X, gamma=0.3, share=1.0):
     return Family(name, (part,), 1)
 
 
+def place(members, z):
+    """The point with these log factors, the last of them the log of the ridge."""
+    return Point(members, z[:-1], z[-1])
+
+
+def one_width_each(members):
+    return Point(members, np.zeros(members.n_widths), 0.0).with_one_width_each().family
+
+
 def labels(y, weights=None, fit_intercept=True):
     weights = np.ones(len(y)) if weights is None else weights
-    return ObservedLabels(y, weights, np.zeros(len(y), dtype=bool), fit_intercept)
+    rows = np.arange(len(y))
+    return ObservedLabels(y, weights, rows < 0, fit_intercept, rows, rows >= 0)
 
 
 def wiggly(rng, n=60, d=3):
@@ -38,8 +48,7 @@ def errors_of(Q, given, ridge):
     """Leave-one-out errors of the least-squares fit, as the criterion has them."""
     mu = ridge / given.weights
     P = criterion.projected_inverse(Q.copy(), mu, given.fit_intercept)
-    g, D = criterion.leave_one_out_parts(P, given, mu)
-    return (g / D).ravel()
+    return criterion.LeftOut.of(P, given, mu).errors.ravel()
 
 
 # --- closed form against refits ---------------------------------------------------------
@@ -158,11 +167,10 @@ def test_groups_are_predicted_by_other_groups(fit_intercept, rng):
 def test_the_criterion_of_groups_of_one_is_that_of_labels(rng):
     X, y = wiggly(rng, 30)
     members, given = family("rbf", X), labels(y)
-    found = criterion.criterion(members, given, np.zeros(1), -2.0, 0.1)
+    start = Point(members, np.zeros(1), -2.0)
+    found = criterion.criterion(start, given, 0.1)
     for groups in (np.arange(30), np.where(np.arange(30) < 9, -1, np.arange(30))):
-        other = criterion.criterion(
-            members, replace(given, groups=groups), np.zeros(1), -2.0, 0.1
-        )
+        other = criterion.criterion(start, replace(given, groups=groups), 0.1)
         for one, two in zip(found, other, strict=True):
             assert one == pytest.approx(two)
 
@@ -197,16 +205,16 @@ def test_slopes_equal_finite_differences(kernel, many, columns, fit_intercept, g
     given = labels(Y, rng.integers(1, 4, 40).astype(float), fit_intercept)
     given = grouped(given, rng) if groups else given
     members = family(kernel, X)
-    members = members.one_width_each() if many else members
+    members = one_width_each(members) if many else members
     z = np.append(0.3 * rng.normal(size=members.n_widths), -2.0)
 
     def level(at):
-        return criterion.criterion(members, given, at[:-1], at[-1], 0.1)[0]
+        return criterion.criterion(place(members, at), given, 0.1)[0]
 
-    _, slopes, slope = criterion.criterion(members, given, z[:-1], z[-1], 0.1)
+    _, slopes = criterion.criterion(place(members, z), given, 0.1)
     steps = 1e-5 * np.eye(len(z))
     expected = [(level(z + step) - level(z - step)) / 2e-5 for step in steps]
-    np.testing.assert_allclose(np.append(slopes, slope), expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(slopes, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_slopes_of_views(rng):
@@ -216,28 +224,25 @@ def test_slopes_of_views(rng):
         MovableKernel(Kernel("laplacian", 0.2), X[:, 2:].copy(), 0.25, np.zeros(2, dtype=int)),
         MovableKernel(Kernel("linear"), X.copy(), 0.25, np.full(4, -1)),
     )
-    members = Family("views", parts, 1).one_width_each()
+    members = one_width_each(Family("views", parts, 1))
     assert members.n_widths == 2
     z = np.array([0.2, -0.3, -2.0])
 
     def level(at):
-        return criterion.criterion(members, labels(y), at[:-1], at[-1], 0.1)[0]
+        return criterion.criterion(place(members, at), labels(y), 0.1)[0]
 
-    _, slopes, slope = criterion.criterion(members, labels(y), z[:-1], z[-1], 0.1)
+    _, slopes = criterion.criterion(place(members, z), labels(y), 0.1)
     expected = [(level(z + s) - level(z - s)) / 2e-5 for s in 1e-5 * np.eye(3)]
-    np.testing.assert_allclose(np.append(slopes, slope), expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(slopes, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_improving_lowers_the_criterion_and_finds_what_matters(rng):
     X, y = wiggly(rng, 120)
     start = Point(family("rbf", X), np.zeros(1), np.log(0.1)).with_one_width_each()
-    everyone = np.ones(len(y), dtype=bool)
-    end = criterion.improve(start, labels(y), everyone, 40)
+    end = criterion.improve(start, labels(y), 40)
 
     def level(point):
-        return criterion.criterion(point.family, labels(y), point.theta, point.log_ridge, 0.03)[
-            0
-        ]
+        return criterion.criterion(point, labels(y), 0.03)[0]
 
     assert level(end) < level(start) - 0.1
     widths = end.family.parts[0].widths(end.theta)
@@ -288,20 +293,18 @@ def test_slopes_of_the_evidence_equal_finite_differences(many, columns, fit_inte
     Y = np.sign(y) if columns == 1 else np.sign(rng.normal(size=(40, columns)))
     given = labels(Y, rng.integers(1, 4, 40).astype(float), fit_intercept)
     members = family("laplacian", X)
-    members = members.one_width_each() if many else members
+    members = one_width_each(members) if many else members
     z = np.append(0.3 * rng.normal(size=members.n_widths), -0.5)
 
     def level(at):
-        return criterion.negative_log_marginal_likelihood(members, given, at[:-1], at[-1])[0]
+        return criterion.negative_log_marginal_likelihood(place(members, at), given)[0]
 
-    value, slopes, slope = criterion.negative_log_marginal_likelihood(
-        members, given, z[:-1], z[-1]
-    )
-    Q, ridge = members.gram(z[:-1], np.exp(z[-1])), np.exp(z[-1])
+    value, slopes = criterion.negative_log_marginal_likelihood(place(members, z), given)
+    Q, ridge = place(members, z).gram(), np.exp(z[-1])
     assert value == pytest.approx(-criterion.evidence(Q, given, ridge))
     steps = 1e-5 * np.eye(len(z))
     expected = [(level(z + step) - level(z - step)) / 2e-5 for step in steps]
-    np.testing.assert_allclose(np.append(slopes, slope), expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(slopes, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_evidence_of_equal_codes_is_finite(rng):

@@ -137,35 +137,30 @@ def _unpack(archive: zipfile.ZipFile, check: Callable[[Any], None]) -> Any:
         raise zipfile.BadZipFile
     if not {part.compress_type for part in parts} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise zipfile.BadZipFile
-    text = _text(archive)
-    headers = {name: _header(archive, name) for name in names}
-    state = _parsed(text, headers)
-    _checked(check, state)
-    needed = COPIES * sum(each.count * each.dtype.itemsize for each in headers.values())
-    if needed > available_memory():
-        raise MemoryError(f"{needed / 2**30:.1f} GiB")
-    state = _parsed(text, {name: _array(archive, name) for name in names})
-    _checked(check, state)
-    return state
-
-
-def _checked(check: Callable[[Any], None], state: Any) -> None:
-    try:
-        check(state)
-    except TableError:
-        raise
-    except ValueError as error:
-        raise DamagedError(error) from None
-
-
-# --- the text ---------------------------------------------------------------------------
-
-
-def _text(archive: zipfile.ZipFile) -> str:
     if archive.getinfo(TEXT).file_size > MOST_TEXT:
         raise DamagedError("its text is far too long")
     with archive.open(TEXT) as stream:
-        return b"".join(iter(partial(stream.read, PIECE), b"")).decode("ascii")
+        text = b"".join(iter(partial(stream.read, PIECE), b"")).decode("ascii")
+
+    def checked(arrays: dict[str, Any]) -> Any:
+        state = _parsed(text, arrays)
+        try:
+            check(state)
+        except TableError:
+            raise
+        except ValueError as error:
+            raise DamagedError(error) from None
+        return state
+
+    headers = {name: _header(archive, name) for name in names}
+    checked(headers)
+    needed = COPIES * sum(each.count * each.dtype.itemsize for each in headers.values())
+    if needed > available_memory():
+        raise MemoryError(f"{needed / 2**30:.1f} GiB")
+    return checked({name: _array(archive, name) for name in names})
+
+
+# --- the text ---------------------------------------------------------------------------
 
 
 def _check_text(text: str) -> None:

@@ -212,18 +212,15 @@ def _coefficients(value: Any, where: str, sizes: Sizes) -> None:
 
 SCALE = record(
     {
-        "sigma": not_negative,
-        "variance": not_negative,
+        **dict.fromkeys(("sigma", "variance", "rounding", "usual_open"), not_negative),
+        **dict.fromkeys(("middle", "centre"), ordinary),
+        **dict.fromkeys(("lowest", "highest"), number(-1e3, 1e3)),
         "exponent": number(-1.5, 1.5),
-        "middle": ordinary,
-        "centre": ordinary,
         "spread": positive,
-        "lowest": number(-1e3, 1e3),
-        "highest": number(-1e3, 1e3),
-        "rounding": not_negative,
-        "usual_open": not_negative,
     }
 )
+# Of a fit: three are in its evidence, the last is the same for all targets.
+LEFT_OUT = ("scale", "quality", "judged", "basis")
 FITTED = record(
     {
         "coefficients": _coefficients,
@@ -246,11 +243,7 @@ FITTED = record(
                 "judged": array("b", "n"),
             }
         ),
-        # Three are in the evidence, the last is the same for all targets.
-        "scale": nothing,
-        "quality": nothing,
-        "judged": nothing,
-        "basis": nothing,
+        **dict.fromkeys(LEFT_OUT, nothing),
     }
 )
 # What the functions of each kind are made of, beside the kernel of their view.
@@ -442,8 +435,8 @@ def state_bytes(kind: str, state: dict[str, Any], rule: Rule) -> bytes:
         rule(state, "model", {})
     except ValueError as error:
         raise TableError(f"the model cannot be saved: {first_line(error)}") from None
-    head = (kind, VERSION, activehuber.__version__)
-    return pack({**dict(zip(HEAD, head, strict=True)), **state})
+    head = {"format": kind, "version": VERSION, "activehuber": activehuber.__version__}
+    return pack({**head, **state})
 
 
 def save_model(model: Model, path: str | Path) -> None:
@@ -500,12 +493,8 @@ def load_model(path: str | Path) -> Model:
     """
     state = read_state(path, FORMAT, MODEL)
     try:
-        pipeline = Pipeline(
-            [
-                ("features", TableFeatures().use(Encoding.of(state["features"]))),
-                ("estimator", _estimator_of(state)),
-            ]
-        )
+        features = TableFeatures().use(Encoding.of(state["features"]))
+        pipeline = Pipeline([("features", features), ("estimator", _estimator_of(state))])
     except (TypeError, ValueError, ArithmeticError) as error:
         raise TableError(f"{Path(path).name} is damaged: {first_line(error)}") from None
     return Model(pipeline, state["target"], state["id"], float(state["coverage"]))
@@ -516,25 +505,21 @@ def read_state(path: str | Path, kind: str, rule: Rule) -> dict[str, Any]:
     path = Path(path)
 
     def check(state: Any) -> None:
-        _check_head(state, kind, path.name)
+        found = state.get("format") if isinstance(state, dict) else None
+        if found != kind:
+            known = isinstance(found, str) and found in COMMANDS
+            use = f"; it is one for {COMMANDS[str(found)]}" if known else ""
+            raise TableError(f"{path.name} is no model for {COMMANDS[kind]}{use}")
+        version = state.get("version")
+        if type(version) is not int or version != VERSION:
+            raise TableError(
+                f"{path.name} has format {shown(version)}, but this version of activehuber "
+                f"reads {VERSION}; it was written by activehuber "
+                f"{shown(state.get('activehuber'))}: use that, or make the model again"
+            )
         rule({k: v for k, v in state.items() if k not in HEAD}, "model", {})
 
     return unpack(path, check)
-
-
-def _check_head(state: Any, kind: str, name: str) -> None:
-    found = state.get("format") if isinstance(state, dict) else None
-    if found != kind:
-        known = isinstance(found, str) and found in COMMANDS
-        use = f"; it is one for {COMMANDS[str(found)]}" if known else ""
-        raise TableError(f"{name} is no model for {COMMANDS[kind]}{use}")
-    version = state.get("version")
-    if type(version) is not int or version != VERSION:
-        raise TableError(
-            f"{name} has format {shown(version)}, but this version of activehuber reads "
-            f"{VERSION}; it was written by activehuber "
-            f"{shown(state.get('activehuber'))}: use that, or make the model again"
-        )
 
 
 # --- estimators, taken apart and put together -------------------------------------------
@@ -544,23 +529,24 @@ CLASSIFIER_STATE = ("classes", "cut", "noise_rates", "removed", "label_quality",
 
 
 def _estimator_state(model: Any) -> dict[str, Any]:
+    scale, classifier = None, None
     if isinstance(model, ScaledRegressor):
-        return _estimator_state(model.regressor_) | {"target_scale": asdict(model.scale)}
+        model, scale = model.regressor_, asdict(model.scale)
     if isinstance(model, HLClassifier):
-        state = {name: getattr(model, f"{name}_") for name in CLASSIFIER_STATE}
-        state |= {
+        classes = model.classes_
+        classifier = {name: getattr(model, f"{name}_") for name in CLASSIFIER_STATE} | {
             "params": _params_state(model, model.estimator_.result_.settings),
-            "classes": _without_objects(model.classes_),
+            # As numbers or words.
+            "classes": np.array(classes.tolist()) if classes.dtype.kind == "O" else classes,
             "calibration": asdict(model.calibration_),
         }
-        inner = regressor_state(model.estimator_)
-        return {"regressor": inner, "classifier": state, "target_scale": None}
-    if isinstance(model, HLRegressor):
-        inner = regressor_state(model)
-        return {"regressor": inner, "classifier": None, "target_scale": None}
-    raise TableError(
-        f"a {type(model).__name__} cannot be saved; only HLRegressor and HLClassifier can"
-    )
+        model = model.estimator_
+    if not isinstance(model, HLRegressor):
+        raise TableError(
+            f"a {type(model).__name__} cannot be saved; only HLRegressor and HLClassifier can"
+        )
+    inner = regressor_state(model)
+    return {"regressor": inner, "classifier": classifier, "target_scale": scale}
 
 
 def _estimator_of(model_state: dict[str, Any]) -> Any:
@@ -574,8 +560,7 @@ def _estimator_of(model_state: dict[str, Any]) -> Any:
     for name in CLASSIFIER_STATE:
         setattr(model, f"{name}_", state[name])
     if model.noise_rates_ is not None:
-        positive, negative = map(float, model.noise_rates_)
-        model.noise_rates_ = positive, negative
+        model.noise_rates_ = float(model.noise_rates_[0]), float(model.noise_rates_[1])
     model.calibration_, model.estimator_ = Calibration(**state["calibration"]), inner
     model.n_features_in_ = inner.n_features_in_
     return model
@@ -595,12 +580,9 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
     params["alpha"] = float(settings.alpha)
     if not isinstance(params["random_state"], (int, np.integer)):
         params["random_state"] = None  # a generator has moved on: it says nothing of this fit
-    gammas = [view.kernel.gamma for view in settings.views]
-    if params["views"] is None:
-        params["gamma"] = gammas[0]
-    else:
-        for view, gamma in zip(params["views"], gammas, strict=True):
-            view["gamma"] = gamma
+    for own, view in zip(params["views"] or [params], settings.views, strict=True):
+        own["gamma"] = view.kernel.gamma
+    left_out: dict[str, Any] = dict.fromkeys(LEFT_OUT)
     return {
         "params": params,
         # The rows of an approximated fit are where they are; its basis is all that is needed.
@@ -612,11 +594,7 @@ def regressor_state(model: HLRegressor) -> dict[str, Any]:
         "trusted": np.array(data.trusted),
         "several": bool(data.several_targets),
         "fitted": [
-            asdict(
-                replace(
-                    fitted, evidence=found, scale=None, quality=None, judged=None, basis=None
-                )
-            )
+            asdict(replace(fitted, evidence=found, **left_out))
             for fitted, found in zip(model.result_.targets, model.result_.evidence, strict=True)
         ],
     }
@@ -640,19 +618,14 @@ def regressor_of(state: dict[str, Any]) -> HLRegressor:
     data = Data(X, state["y"], state["weights"], state["trusted"], state["several"])
     settings = resolved(model, X, data)
     basis = None if state["basis"] is None else _basis_of(state["basis"], settings)
-    fitted = [_fitted_of(item, basis) for item in state["fitted"]]
+    fitted = []
+    for item in state["fitted"]:
+        certificate, known = Certificate(**item["certificate"]), item["evidence"]
+        evidence = LabelEvidence(**known | {"scale": ErrorScale(**known["scale"])})
+        own = {"certificate": certificate, "evidence": evidence, "basis": basis}
+        fitted.append(Fitted(**item | own))
     set_fitted(model, settings, data, fitted)
     return model
-
-
-def _fitted_of(item: dict[str, Any], basis: Basis | None) -> Fitted:
-    known = item["evidence"]
-    of = {
-        "certificate": Certificate(**item["certificate"]),
-        "evidence": LabelEvidence(**known | {"scale": ErrorScale(**known["scale"])}),
-        "basis": basis,
-    }
-    return Fitted(**item | of)
 
 
 def _params_state(model: Any, settings: Settings) -> dict[str, Any]:
@@ -669,8 +642,3 @@ def _params_state(model: Any, settings: Settings) -> dict[str, Any]:
 def _params_of(state: dict[str, Any]) -> dict[str, Any]:
     views = state["views"]
     return {**state, "views": views and [View(**view) for view in views]}
-
-
-def _without_objects(values: np.ndarray) -> np.ndarray:
-    """Classes as numbers or words."""
-    return np.array(values.tolist()) if values.dtype.kind == "O" else values

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ Sizes = dict[str, int]
 Rule = Callable[[Any, str, Sizes], None]
 # A size: a number, a name, or a range that it must be in.
 Size = int | str | range
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -64,31 +67,31 @@ def fits(size: Size, found: int, sizes: Sizes) -> bool:
     return found == (size if isinstance(size, int) else sizes.setdefault(size, found))
 
 
-def nothing(value: Any, where: str, sizes: Sizes) -> None:
-    """None alone."""
-    must_be(value is None, where, "null", value)
+def _rule(good: Callable[[Any, Sizes], bool], what: str) -> Rule:
+    def rule(value: Any, where: str, sizes: Sizes) -> None:
+        must_be(good(value, sizes), where, what, value)
+
+    return rule
 
 
-def flag(value: Any, where: str, sizes: Sizes) -> None:
-    """True or False."""
-    must_be(isinstance(value, (bool, np.bool_)), where, "true or false", value)
-
-
-def text(value: Any, where: str, sizes: Sizes) -> None:
-    """Text that can be written to a file: halves of surrogate pairs cannot."""
-    good = isinstance(value, str)
-    good = good and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
-    must_be(good, where, "text", value)
+nothing = _rule(lambda value, sizes: value is None, "null")
+flag = _rule(lambda value, sizes: isinstance(value, (bool, np.bool_)), "true or false")
+# Such that it can be written to a file: halves of surrogate pairs cannot.
+text = _rule(
+    lambda value, sizes: isinstance(value, str) and not SURROGATES.search(value), "text"
+)
 
 
 def one_of(*choices: str) -> Rule:
     """One of some words."""
+    words = ", ".join(map(repr, choices))
+    return _rule(
+        lambda value, sizes: isinstance(value, str) and value in choices, f"one of {words}"
+    )
 
-    def rule(value: Any, where: str, sizes: Sizes) -> None:
-        words = ", ".join(map(repr, choices))
-        must_be(isinstance(value, str) and value in choices, where, f"one of {words}", value)
 
-    return rule
+def _is_a(kind: type, value: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def number(
@@ -96,29 +99,28 @@ def number(
 ) -> Rule:
     """A number from `low` (or above it) to `high`; with finite=False also inf and NaN."""
     bounds = f" {'above' if above else 'from'} {low:g}" if low > -np.inf else ""
-    what = f"a number{bounds}{f' to {high:g}' if high < np.inf else ''}"
 
-    def rule(value: Any, where: str, sizes: Sizes) -> None:
-        good = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    def good(value: Any, sizes: Sizes) -> bool:
+        if not _is_a(numbers.Real, value):
+            return False
         # Larger whole numbers are none that a float could be, nor one of an array.
-        good = good and (not isinstance(value, numbers.Integral) or abs(int(value)) <= 2**53)
-        if good and (finite or np.isfinite(value)):
-            good = np.isfinite(value) and low <= value <= high and not (above and value == low)
-        must_be(good, where, what, value)
+        if isinstance(value, numbers.Integral) and abs(int(value)) > 2**53:
+            return False
+        if not np.isfinite(value):
+            return not finite
+        return bool(low <= value <= high and not (above and value == low))
 
-    return rule
+    return _rule(good, f"a number{bounds}{f' to {high:g}' if high < np.inf else ''}")
 
 
 def whole(low: int = 0, high: int = 2**31 - 1, *, size: str | None = None) -> Rule:
     """An integer in a range, that may say what a size is."""
 
-    def rule(value: Any, where: str, sizes: Sizes) -> None:
-        good = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        good = good and low <= value <= high
-        good = good and (size is None or fits(size, int(value), sizes))
-        must_be(good, where, f"a whole number from {low} to {high} that fits the rest", value)
+    def good(value: Any, sizes: Sizes) -> bool:
+        inside = _is_a(numbers.Integral, value) and low <= value <= high
+        return inside and (size is None or fits(size, int(value), sizes))
 
-    return rule
+    return _rule(good, f"a whole number from {low} to {high} that fits the rest")
 
 
 def array(
@@ -139,20 +141,16 @@ def array(
         sides = [str(sizes.get(s, s) if isinstance(s, str) else s) for s in shape]
         what = f"an array of kind {' or '.join(kinds)} of shape ({', '.join(sides)})"
         must_be(good, where, what, value)
-        if isinstance(value, np.ndarray) and kind in "fiu" and value.size:
-            _check_numbers(value, where, nan, inf, low, high)
+        if isinstance(value, np.ndarray) and kind in "fiu":
+            inside = np.isfinite(value) & (value >= low) & (value <= high)
+            if nan:
+                inside |= np.isnan(value)
+            if inf:
+                inside |= np.isinf(value)
+            if not np.all(inside):
+                raise ValueError(f"{where} holds numbers that are not finite or out of range")
 
     return rule
-
-
-def _check_numbers(
-    value: np.ndarray, where: str, nan: bool, inf: bool, low: float, high: float
-) -> None:
-    usual = value[~np.isnan(value)] if nan else value
-    usual = usual[np.isfinite(usual)] if inf else usual
-    good = not usual.size or (usual.min() >= low and usual.max() <= high)
-    if not (good and np.all(np.isfinite(usual))):
-        raise ValueError(f"{where} holds numbers that are not finite or out of range")
 
 
 def items(rule: Rule, size: Size = range(2**31)) -> Rule:
@@ -196,16 +194,6 @@ def record(rules: dict[str, Rule], *also: Rule) -> Rule:
     return check
 
 
-def optional(rule: Rule) -> Rule:
-    """The same, or None."""
-
-    def check(value: Any, where: str, sizes: Sizes) -> None:
-        if value is not None:
-            rule(value, where, sizes)
-
-    return check
-
-
 def either(*rules: Rule) -> Rule:
     """One of several; the last one says what is wrong."""
 
@@ -221,6 +209,10 @@ def either(*rules: Rule) -> Rule:
         rules[-1](value, where, sizes)
 
     return check
+
+
+# The same, or None.
+optional = partial(either, nothing)
 
 
 def distinct(values: Sequence[Any], where: str) -> None:

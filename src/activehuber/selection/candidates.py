@@ -6,6 +6,7 @@ Q(θ) = Σ c² K(θ) ,    γ = e^θ times what it was, one θ for all features o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
@@ -50,40 +51,48 @@ class MovableKernel:
         """Whether any width is free."""
         return bool(np.any(self.place >= 0))
 
+    @property
+    def shared(self) -> bool:
+        """Whether all features have one width."""
+        return np.ndim(self.kernel.gamma) == 0 and len(set(self.place.tolist())) == 1
+
     def widths(self, theta: Vector) -> float | Vector:
         """γ at given log factors: a number while all features share one."""
         if not self.moves:
             return self.kernel.gamma
-        if np.ndim(self.kernel.gamma) == 0 and len(set(self.place.tolist())) == 1:
-            return float(self.kernel.gamma * np.exp(theta[self.place[0]]))
-        factors = np.where(self.place >= 0, np.exp(theta[self.place]), 1.0)
-        return self.kernel.gamma * factors
+        factors = np.exp(np.append(theta, 0.0)[self.place])
+        widths = self.kernel.gamma * factors
+        return float(widths[0]) if self.shared else widths
 
     def at(self, theta: Vector) -> Kernel:
         """The kernel at given log factors."""
         return replace(self.kernel, gamma=self.widths(theta))
 
-    def slopes(self, theta: Vector, gram: Matrix, M: Matrix) -> Vector:
-        """⟨M, d(c²K)/dθ_k⟩ for every k, shape of θ; `gram` is K."""
-        out = np.zeros(len(theta))
+    def gram(self, theta: Vector) -> Matrix:
+        """c² K at given log factors, fresh."""
+        K = self.at(theta).gram(self.X)
+        K *= self.share
+        return K
+
+    def slopes(self, theta: Vector, M: Matrix) -> Vector:
+        """⟨M, d(c²K)/dθ_k⟩ for every k, shape of θ."""
+        out = np.zeros(len(theta) + 1)  # the last one is that of widths that stay
+        kernel = self.at(theta)
         if not self.moves:
-            return out
-        if self.kernel.name == "matern":
-            W = M * _matern_decay(self.X, self.widths(theta))
-        elif len(set(self.place.tolist())) == 1:
-            # K = exp(−γ·distance), so dK/dlog γ = K log K.
-            out[self.place[0]] = self.share * float(np.sum(M * xlogy(gram, gram)))
-            return out
+            return out[:-1]
+        if kernel.name == "matern":
+            W = M * _matern_decay(self.X, kernel.gamma)
         else:
-            assert self.kernel.name in WIDTH_KERNELS, "one width a feature is for these alone"
-            W = M * gram
-        widths = np.broadcast_to(self.widths(theta), self.place.shape)
-        by = _by_sizes if self.kernel.name == "laplacian" else _by_squares
-        each = by(W, self.X)
-        np.add.at(
-            out, self.place[self.place >= 0], (-self.share * widths * each)[self.place >= 0]
-        )
-        return out
+            assert kernel.name in WIDTH_KERNELS, "a width moves for these alone"
+            K = kernel.gram(self.X)
+            if self.shared:
+                # K = exp(−γ·distance), so dK/dlog γ = K log K.
+                out[self.place[0]] = self.share * float(np.sum(M * xlogy(K, K)))
+                return out[:-1]
+            W = M * K
+        by = _by_sizes if kernel.name == "laplacian" else _by_squares
+        np.add.at(out, self.place, -self.share * kernel.gamma * by(W, self.X))
+        return out[:-1]
 
 
 def _matern_decay(X: Matrix, widths: float | Vector) -> Matrix:
@@ -112,25 +121,6 @@ def _by_sizes(W: Matrix, X: Matrix) -> Vector:
 
 
 @dataclass(frozen=True)
-class FitWithGraph:
-    """A fit with a graph, or with agreement between views: these make Q depend on the ridge.
-
-    Attributes
-    ----------
-    settings : Settings
-    data : Data
-    """
-
-    settings: Settings
-    data: Data
-
-    def gram(self, point: Point) -> Matrix:
-        """Q on all labelled rows at the widths and the ridge of a point, shape (l, l)."""
-        settings = settings_at(self.settings, point, self.data.total_weight)
-        return reduced_gram(settings, self.data)
-
-
-@dataclass(frozen=True)
 class Family:
     """Q(θ) = Σ c² K(θ): all that the search may move, for one choice of kernels.
 
@@ -141,10 +131,12 @@ class Family:
     parts : tuple of MovableKernel
     n_widths : int
         Log factors in θ.
+    fit : (Settings, Data) or None
+        That these are the kernels of.
     manifold : float
-    fit : FitWithGraph or None
-        Whose Q is meant, where there is a graph or agreement between views; such a family is
-        looked at, but not moved.
+    is_coupled : bool
+        Whether Q is that of the fit with a graph, or with agreement between views, on which it
+        depends by the ridge too; such a family is looked at, but not moved.
     rows : ndarray of int or None
         The labelled rows that are meant; None: all.
     """
@@ -152,56 +144,27 @@ class Family:
     name: str
     parts: tuple[MovableKernel, ...]
     n_widths: int
+    fit: tuple[Settings, Data] | None = None
     manifold: float = 0.0
-    fit: FitWithGraph | None = None
+    is_coupled: bool = False
     rows: np.ndarray | None = None
 
-    def gram(self, theta: Vector, ridge: float) -> Matrix:
-        """Q of shape (l, l), fresh."""
-        if self.fit is not None:
-            Q = self.fit.gram(Point(self, theta, float(np.log(ridge))))
-            return Q if self.rows is None else Q[np.ix_(self.rows, self.rows)].copy()
-        total = None
-        for part in self.parts:
-            K = part.at(theta).gram(part.X)
-            if part.share != 1.0:
-                K *= part.share
-            total = K if total is None else total + K
-        assert total is not None
-        return total
-
-    def slopes(self, theta: Vector, M: Matrix) -> Vector:
-        """⟨M, dQ/dθ_k⟩, shape (n_widths,)."""
-        out = np.zeros(self.n_widths)
-        for part in self.parts:
-            if part.moves:
-                out += part.slopes(theta, part.at(theta).gram(part.X), M)
-        return out
-
-    def with_graph(self, fit: FitWithGraph) -> Family:
-        """The same kernels in a fit with a graph, or with agreement between views."""
-        return replace(self, manifold=fit.settings.manifold, fit=fit)
+    def coupled(self, manifold: float) -> Family:
+        """The same kernels with a graph of this weight and with the agreement of the fit."""
+        return replace(self, manifold=manifold, is_coupled=True)
 
     def take(self, rows: np.ndarray) -> Family:
         """The same on some of the rows."""
-        if self.fit is not None:
-            known = np.arange(len(self.parts[0].X)) if self.rows is None else self.rows
-            return replace(self, rows=known[rows])
-        if any(part.kernel.name == "precomputed" for part in self.parts):
-            parts = tuple(replace(p, X=p.X[np.ix_(rows, rows)]) for p in self.parts)
-        else:
-            parts = tuple(replace(part, X=part.X[rows]) for part in self.parts)
+        if self.is_coupled:
+            return replace(self, rows=rows if self.rows is None else self.rows[rows])
+        parts = tuple(
+            replace(
+                part,
+                X=part.X[np.ix_(rows, rows) if part.kernel.name == "precomputed" else rows],
+            )
+            for part in self.parts
+        )
         return replace(self, parts=parts)
-
-    def one_width_each(self) -> Family:
-        """The same with one width for each feature in every kernel, or with views for each."""
-        parts, index = [], 0
-        for part in self.parts:
-            free = int(part.moves) * (1 if self.name == VIEWS else len(part.place))
-            place = np.full(len(part.place), -1) if free == 0 else index + np.arange(free)
-            parts.append(replace(part, place=np.broadcast_to(place, part.place.shape)))
-            index += free
-        return replace(self, parts=tuple(parts), n_widths=index)
 
 
 @dataclass(frozen=True)
@@ -218,18 +181,30 @@ class Point:
         return float(np.exp(self.log_ridge))
 
     def gram(self, rows: np.ndarray | None = None) -> Matrix:
-        """Q on all rows or on some."""
+        """Q on all rows or on some, fresh."""
         family = self.family if rows is None else self.family.take(rows)
-        return family.gram(self.theta, self.ridge)
+        if not family.is_coupled:
+            return reduce(np.add, (part.gram(self.theta) for part in family.parts))
+        assert family.fit is not None
+        settings, data = family.fit
+        Q = reduced_gram(settings_at(settings, self, data.total_weight), data)
+        return Q if family.rows is None else Q[np.ix_(family.rows, family.rows)]
+
+    def slopes(self, M: Matrix) -> Vector:
+        """⟨M, dQ/dθ_k⟩, shape of θ."""
+        return np.sum([part.slopes(self.theta, M) for part in self.family.parts], axis=0)
 
     def with_one_width_each(self) -> Point:
-        """The same place, where every feature or view may move by itself."""
-        many = self.family.one_width_each()
-        theta = np.zeros(many.n_widths)
-        for old, new in zip(self.family.parts, many.parts, strict=True):
-            if new.moves:
-                theta[new.place] = self.theta[old.place]
-        return Point(many, theta, self.log_ridge)
+        """The same place, where every feature of each kernel, or every view, may move alone."""
+        parts: list[MovableKernel] = []
+        theta: list[float] = []
+        for part in self.family.parts:
+            free = int(part.moves) * (1 if self.family.name == VIEWS else len(part.place))
+            place = part.place if free == 0 else len(theta) + np.arange(free)
+            parts.append(replace(part, place=np.broadcast_to(place, part.place.shape)))
+            theta += self.theta[part.place[:free]].tolist()
+        family = replace(self.family, parts=tuple(parts), n_widths=len(theta))
+        return Point(family, np.array(theta), self.log_ridge)
 
 
 def settings_at(settings: Settings, point: Point, total_weight: float) -> Settings:

@@ -27,7 +27,7 @@ to which labels of no group add P diag(t) P as above.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -45,7 +45,7 @@ from activehuber.numerics.linalg import (
     solve_cholesky,
     subtract_outer,
 )
-from activehuber.selection.candidates import Family, Point
+from activehuber.selection.candidates import Point
 from activehuber.solver.leave_one_out import members
 
 # Where widths and the ridge may be moved.
@@ -70,6 +70,10 @@ class ObservedLabels:
     weights : ndarray of shape (l,)
     trusted : ndarray of shape (l,), bool
     fit_intercept : bool
+    rows : ndarray of shape (l,), int
+        Which of all labelled rows these are.
+    kept : ndarray of shape (l,), bool
+        Which of them take part, where labels are judged.
     groups : ndarray of shape (l,), int, or None
         As in `Problem`.
     """
@@ -78,6 +82,8 @@ class ObservedLabels:
     weights: Vector
     trusted: Mask
     fit_intercept: bool
+    rows: np.ndarray
+    kept: Mask
     groups: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -95,15 +101,17 @@ class ObservedLabels:
         """S."""
         return float(self.weights.sum())
 
-    def take(self, rows: np.ndarray) -> ObservedLabels:
+    def take(self, places: np.ndarray) -> ObservedLabels:
         """Some of them."""
-        return ObservedLabels(
-            self.y[rows],
-            self.weights[rows],
-            self.trusted[rows],
-            self.fit_intercept,
-            None if self.groups is None else self.groups[rows],
-        )
+        names = ("y", "weights", "trusted", "rows", "kept")
+        taken = {name: getattr(self, name)[places] for name in names}
+        groups = None if self.groups is None else self.groups[places]
+        return replace(self, **taken, groups=groups)
+
+    def some(self, at_most: int, seed: int) -> ObservedLabels:
+        """As many, drawn from all if there are more."""
+        drawn = np.random.default_rng(seed).permutation(len(self))[:at_most]
+        return self if len(self) <= at_most else self.take(np.sort(drawn))
 
 
 def projected_inverse(Q: Matrix, mu: Vector, fit_intercept: bool) -> Matrix:
@@ -126,13 +134,6 @@ def projected_inverse_and_log_det(
     return inverse, log_det
 
 
-def leave_one_out_parts(P: Matrix, labels: ObservedLabels, mu: Vector) -> tuple[Matrix, Matrix]:
-    """g = P y and D, both (l, k): g/D are leave-one-out errors of the least-squares fit."""
-    share = np.minimum(1.0, 1.0 / labels.weights)
-    D = (1.0 - share) / mu + share * np.diagonal(P)
-    return multiply_symmetric(P, labels.y.reshape(len(labels), -1)), D[:, None]
-
-
 def fold_errors(P: Matrix, labels: ObservedLabels, folds: Sequence[np.ndarray]) -> Vector:
     """Errors of the least-squares fit on folds left out together, shape (l,).
 
@@ -147,52 +148,49 @@ def fold_errors(P: Matrix, labels: ObservedLabels, folds: Sequence[np.ndarray]) 
     return errors
 
 
-def criterion(
-    family: Family, labels: ObservedLabels, theta: Vector, log_ridge: float, smoothing: float
-) -> tuple[float, Vector, float]:
-    """L, its slopes in the log factors, and its slope in log m; columns of y are summed.
+def criterion(point: Point, labels: ObservedLabels, smoothing: float) -> tuple[float, Vector]:
+    """L, and its slopes in the log factors and in log m; columns of y are summed.
 
     Parameters
     ----------
     smoothing : float
         ε, in units of y.
     """
-    weights, y = labels.weights[:, None], labels.y.reshape(len(labels), -1)
-    mu = np.exp(log_ridge) / weights
-    P = projected_inverse(
-        family.gram(theta, float(np.exp(log_ridge))), mu[:, 0], labels.fit_intercept
-    )
-    share = np.minimum(1.0, 1.0 / weights)
-    g, D = leave_one_out_parts(P, labels, mu[:, 0])
-    left = _LeftOut.of(P, g, D, labels, mu[:, 0])
+    weights, mu = labels.weights[:, None], point.ridge / labels.weights
+    P = projected_inverse(point.gram(), mu, labels.fit_intercept)
+    left = LeftOut.of(P, labels, mu)
     sizes = np.sqrt(left.errors**2 + smoothing**2)
     total = float(np.sum(weights * sizes))
     w = weights * left.errors / (sizes * total)
-    u, alone = w / D, np.ones(len(labels), dtype=bool)
+    u, alone = w / left.divisors, np.ones(len(labels), dtype=bool)
     for rows, inverse in left.blocks:
         u[rows], alone[rows] = inverse @ w[rows], False
-    t = u * left.errors * alone[:, None]
+    t, share = u * left.errors * alone[:, None], np.minimum(1.0, 1.0 / weights)
     M = multiply(P * np.sum(t * share, axis=1), P)
     if not np.all(alone):
         assert labels.groups is not None
         columns = np.equal.outer(labels.groups, np.unique(labels.groups[~alone]))
-        for k in range(g.shape[1]):
+        for k in range(u.shape[1]):
             U = multiply(P, columns * u[:, [k]])
             M += multiply(U, multiply(columns.T * left.errors[:, k], P))
-    M -= multiply_symmetric(P, u) @ g.T
+    M -= multiply_symmetric(P, u) @ left.pulls.T
     M = 0.5 * (M + M.T)
-    explicit = float(np.sum(t * (1.0 - share) / mu))
-    slope_ridge = float(np.diagonal(M) @ mu[:, 0]) + explicit
-    level = np.log(total / (labels.total_weight * y.shape[1]))
-    return level, family.slopes(theta, M), slope_ridge
+    explicit = float(np.sum(t * (1.0 - share) / mu[:, None]))
+    slope_ridge = float(np.diagonal(M) @ mu) + explicit
+    level = np.log(total / (labels.total_weight * u.shape[1]))
+    return level, np.append(point.slopes(M), slope_ridge)
 
 
 @dataclass(frozen=True)
-class _LeftOut:
+class LeftOut:
     """Labels left out with their groups, a label of no group by one unit of its own.
 
     Attributes
     ----------
+    pulls : ndarray of shape (l, k)
+        g = P y.
+    divisors : ndarray of shape (l, 1)
+        D.
     errors : ndarray of shape (l, k)
         e.
     sizes : ndarray of shape (l,)
@@ -201,16 +199,18 @@ class _LeftOut:
         Rows of the groups of one size, and (P_BB)⁻¹ of each.
     """
 
+    pulls: Matrix
+    divisors: Matrix
     errors: Matrix
     sizes: Vector
     blocks: list[tuple[np.ndarray, np.ndarray]]
 
     @classmethod
-    def of(
-        cls, P: Matrix, g: Matrix, D: Matrix, labels: ObservedLabels, mu: Vector
-    ) -> _LeftOut:
-        """From P, g and D of the module's docstring."""
-        counts = np.maximum(1.0, labels.weights)
+    def of(cls, P: Matrix, labels: ObservedLabels, mu: Vector) -> LeftOut:
+        """From P of the module's docstring."""
+        counts, share = np.maximum(1.0, labels.weights), np.minimum(1.0, 1.0 / labels.weights)
+        g = multiply_symmetric(P, labels.y.reshape(len(labels), -1))
+        D = ((1.0 - share) / mu + share * np.diagonal(P))[:, None]
         errors, sizes, blocks = g / D, counts / D[:, 0], []
         by_size: dict[int, list[np.ndarray]] = {}
         for part in members(labels.groups if labels.in_groups else None):
@@ -224,7 +224,7 @@ class _LeftOut:
             blocks.append((rows, M))
             errors[rows] = M @ g[rows]
             sizes[rows] = np.diagonal(M, axis1=1, axis2=2) + ((counts - 1.0) * mu)[rows]
-        return cls(errors, np.maximum(sizes, mu * counts), blocks)
+        return cls(g, D, errors, np.maximum(sizes, mu * counts), blocks)
 
 
 def levels_at_ridges(
@@ -256,7 +256,7 @@ def group_evidence(
     weights, total = labels.weights, labels.total_weight
     mu = ridge / weights
     P = projected_inverse(Q, mu, labels.fit_intercept)
-    left = _LeftOut.of(P, *leave_one_out_parts(P, labels, mu), labels, mu)
+    left = LeftOut.of(P, labels, mu)
     squares = weights @ (left.errors**2 / left.sizes[:, None]) / total
     level = float(np.mean(np.log(np.maximum(squares, max(floor**2 / ridge, TINY)))))
     return -0.5 * (level + float(weights @ np.log(left.sizes)) / total)
@@ -274,72 +274,63 @@ def evidence(Q: Matrix, labels: ObservedLabels, ridge: float) -> float:
 
 
 def negative_log_marginal_likelihood(
-    family: Family, labels: ObservedLabels, theta: Vector, log_ridge: float
-) -> tuple[float, Vector, float]:
-    """Minus the `evidence`, its slopes in the log factors, and its slope in log m.
+    point: Point, labels: ObservedLabels
+) -> tuple[float, Vector]:
+    """Minus the `evidence`, and its slopes in the log factors and in log m.
 
     With M = (P − (S − 1) ggᵀ/yᵀg)/2S, averaged over columns, a change dA changes it by ⟨M, dA⟩.
     """
-    ridge, total = float(np.exp(log_ridge)), labels.total_weight
-    y, degrees = (
-        labels.y.reshape(len(labels), -1),
-        freedom(labels.weights, border=labels.fit_intercept),
-    )
-    P, level = projected_inverse_and_log_det(
-        family.gram(theta, ridge), ridge / labels.weights, labels.fit_intercept
-    )
+    total, more = labels.total_weight, labels.total_weight - len(labels)
+    y, mu = labels.y.reshape(len(labels), -1), point.ridge / labels.weights
+    degrees = freedom(labels.weights, border=labels.fit_intercept)
+    P, level = projected_inverse_and_log_det(point.gram(), mu, labels.fit_intercept)
     g = multiply_symmetric(P, y)
     # Zero for a column of equal codes: the rows looked at may miss a class.
     sizes = np.maximum(np.einsum("ij,ij->j", y, g), TINY)
-    level += degrees * float(np.mean(np.log(sizes))) + (total - len(labels)) * log_ridge
+    level += degrees * float(np.mean(np.log(sizes))) + more * point.log_ridge
     M = P - multiply(g * (degrees / (len(sizes) * sizes)), np.ascontiguousarray(g.T))
-    slope = float(np.diagonal(M) @ (ridge / labels.weights)) + total - len(labels)
-    half = 0.5 / total
-    return half * level, half * family.slopes(theta, M), half * slope
+    slopes = np.append(point.slopes(M), float(np.diagonal(M) @ mu) + more)
+    return 0.5 / total * level, 0.5 / total * slopes
 
 
-Goal = Callable[[Family, ObservedLabels, Vector, float], tuple[float, Vector, float]]
+Goal = Callable[[Point, ObservedLabels], tuple[float, Vector]]
 
 
 def improve(
     point: Point,
     labels: ObservedLabels,
-    kept: Mask,
     steps: int,
     *,
     move_ridge: bool = True,
     goal: Goal | None = None,
     ridge_range: tuple[float, float] = RIDGE_RANGE,
 ) -> Point:
-    """Lower a goal on the kept labels by L-BFGS in log widths and log m.
+    """Lower a goal on the labels kept by L-BFGS in log widths and log m.
 
     The goal is `criterion` if none is given.
     """
-    rows = np.flatnonzero(kept)
-    family, some = point.family.take(rows), labels.take(rows)
-    if len(rows) < 3:
+    labels = labels.take(np.flatnonzero(labels.kept))
+    if len(labels) < 3:
         return point
+    family = point.family.take(labels.rows)
     if goal is None:
-        smoothing = SMOOTHING * robust.label_scale(some.y, some.weights)
+        smoothing = SMOOTHING * robust.label_scale(labels.y, labels.weights)
         if smoothing == 0.0:
             return point
         goal = partial(criterion, smoothing=smoothing)
-    pull = WIDTH_PRIOR / some.total_weight if len(point.theta) > 1 else 0.0
+    pull = WIDTH_PRIOR / labels.total_weight if len(point.theta) > 1 else 0.0
 
     def objective(z: Vector) -> tuple[float, Vector]:
         try:
-            level, slopes, slope = goal(family, some, z[:-1], z[-1])
+            level, slopes = goal(Point(family, z[:-1], z[-1]), labels)
         except BreakdownError:
             return 1e3, np.zeros_like(z)
         away = z[:-1] - z[:-1].mean() if len(z) > 1 else z[:-1]
-        level += 0.5 * pull * float(away @ away)
-        return level, np.append(slopes + pull * away, slope)
+        return level + 0.5 * pull * float(away @ away), slopes + pull * np.append(away, 0.0)
 
     start = np.append(point.theta, point.log_ridge)
-    low, high = np.log(WIDTH_RANGE)
-    bounds = [(low, high)] * len(point.theta)
-    ends = tuple(np.log(ridge_range))
-    bounds.append(ends if move_ridge else (point.log_ridge, point.log_ridge))
+    ends = np.log(ridge_range) if move_ridge else np.full(2, point.log_ridge)
+    bounds = np.array([*[np.log(WIDTH_RANGE)] * len(point.theta), ends])
     found = minimize(
         objective,
         start,
@@ -351,7 +342,7 @@ def improve(
     if not np.all(np.isfinite(found.x)):
         return point
     # The last digits are those of rounding, which follows threads and processors: they go.
-    end = np.clip(np.round(found.x, DECIMALS), *np.transpose(bounds))
+    end = np.clip(np.round(found.x, DECIMALS), *bounds.T)
     if objective(end)[0] >= objective(start)[0]:
         return point
     return Point(point.family, end[:-1], float(end[-1]))

@@ -13,7 +13,7 @@ their ends are compared as there, by what all labels say of each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,50 +41,56 @@ class Choice:
 
 
 class JointSearch:
-    """Labels to keep and a kernel, on a part of the labels.
+    """Labels to keep and a kernel.
 
     Parameters
     ----------
-    points : sequence of Point
-        Kernels to choose from, on the rows of the labels; neighbours in width after each other.
+    families : sequence of Family
+        To choose from, on all labelled rows.
+    thetas : sequence of float
+        Log factors on their widths, ascending.
     log_ridges : ndarray of shape (r,)
     """
 
     def __init__(
         self,
-        points: Sequence[Point],
-        log_ridges: Vector,
+        families: Sequence[Family],
         labels: ObservedLabels,
+        thetas: Sequence[float],
+        log_ridges: Vector,
         rule: LabelRule,
     ) -> None:
-        self.points, self.log_ridges, self.labels, self.rule = points, log_ridges, labels, rule
-        self.grams: list[Matrix] = [point.gram() for point in points]
+        self.log_ridges, self.labels, self.rule = log_ridges, labels, rule
+        # Neighbours in width after each other; their ridges are those of choices.
+        self.points = [
+            Point(family, np.full(family.n_widths, factor), 0.0)
+            for family in families
+            for factor in (thetas if family.n_widths else (0.0,))
+        ]
+        self.grams: list[Matrix] = [point.gram(labels.rows) for point in self.points]
         self.floor = mixture.NOISE_FLOOR * robust.label_scale(labels.y, labels.weights)
         self.known: dict[tuple[int, bytes], list[float]] = {}
         self.searches: dict[tuple[int, float], LabelSearch] = {}
 
-    def best_ends(self) -> list[tuple[Choice, End]]:
-        """Kernels and what is kept under them, the best first."""
+    def best_end(self) -> tuple[Choice, End]:
+        """The best kernel and what is kept under it."""
         ends: dict[bytes, tuple[Choice, End]] = {}
         for choice, start in self._starts():
             found, end = self._follow(choice, start)
             ends.setdefault(end.kept.tobytes() + bytes([found.place % 256]), (found, end))
         counts = next(iter(self.searches.values())).prior.counts
-        order = ranked([end for _, end in ends.values()], counts)
-        by_end = {id(end): choice for choice, end in ends.values()}
-        return [(by_end[id(end)], end) for end in order]
+        best = ranked([end for _, end in ends.values()], counts)[0]
+        return next(found for found in ends.values() if found[1] is best)
 
     def likeliest(self, kept: Mask, places: Sequence[int] | None = None) -> Choice:
         """The kernel and ridge under which the labels kept are most likely."""
         everywhere = range(len(self.points)) if places is None else places
-        found = [self.at_place(place, kept) for place in everywhere]
+        found = [
+            Choice(place, float(log_ridge), level)
+            for place in everywhere
+            for log_ridge, level in zip(self.log_ridges, self.levels(place, kept), strict=True)
+        ]
         return max(found, key=lambda choice: choice.level)
-
-    def at_place(self, place: int, kept: Mask) -> Choice:
-        """The ridge under which the labels kept are most likely with one kernel."""
-        levels = self.levels(place, kept)
-        best = int(np.argmax(levels))
-        return Choice(place, float(self.log_ridges[best]), levels[best])
 
     def levels(self, place: int, kept: Mask) -> list[float]:
         """The evidence of the labels kept with one kernel, at every ridge."""
@@ -107,7 +113,7 @@ class JointSearch:
         wide = Choice(widest, float(self.log_ridges[np.argmin(ridges)]), -np.inf)
         # Kernels without a width are simple ones, for few labels.
         rigid = [i for i, point in enumerate(self.points) if not point.family.n_widths]
-        for choice in (first, wide, *(self.at_place(place, everyone) for place in rigid)):
+        for choice in (first, wide, *(self.likeliest(everyone, [place]) for place in rigid)):
             for start in self._at(choice).at_own_ridge():
                 yield choice, start
 
@@ -149,60 +155,50 @@ class JointSearch:
         return self.searches[key]
 
 
-@dataclass(frozen=True)
-class JointVerdict:
-    """The end of a joint search.
-
-    Attributes
-    ----------
-    kept : ndarray of shape (l,), bool
-        Of the rows that were judged.
-    looks : list of (Point, float)
-        Points of the grid and the evidence of the labels kept under each.
-    family : Family or None
-        The kernel of the best end; None if all labels are equal.
-    """
-
-    kept: Mask
-    looks: list[tuple[Point, float]]
-    family: Family | None = None
-
-
 def judge_jointly(
     families: Sequence[Family],
     labels: ObservedLabels,
-    first: np.ndarray,
+    first: ObservedLabels,
     thetas: Sequence[float],
     log_ridges: Vector,
     rule: LabelRule,
-) -> JointVerdict:
+) -> tuple[Mask, list[tuple[Point, float]], Family | None]:
     """Labels judged with the kernel that suits them.
 
     Parameters
     ----------
     families : sequence of Family
-        On the rows of the labels.
-    first : ndarray of int
-        Those of the labels on which kernels are chosen; two ends are taken to the others.
+    labels : ObservedLabels
+        All are kept if they are equal.
+    first : ObservedLabels
+        Some of them: kernels are chosen on these, and two ends are taken to the others.
     thetas : sequence of float
         Log factors on the widths, ascending.
+
+    Returns
+    -------
+    kept : ndarray of bool
+    looks : list of (Point, float)
+        Points of the grid and the evidence of the labels kept under each.
+    family : Family or None
+        The kernel of the best end; None if all labels are equal.
     """
-    some = labels.take(first)
-    owners, points = _grid_of(families, first, thetas)
-    search = JointSearch(points, log_ridges, some, rule)
-    if robust.label_scale(some.y, some.weights) == 0.0:
-        kept, kept_first = np.ones(len(labels), bool), np.ones(len(some), bool)
-        family = None
-    else:
-        choice, end = search.best_ends()[0]
-        family, kept_first = owners[choice.place], end.kept
-        kept = _taken_to_all(search, family, choice, end, labels, first)
+    search = JointSearch(families, first, thetas, log_ridges, rule)
+    kept, kept_first, family = labels.kept, first.kept, None
+    if robust.label_scale(first.y, first.weights) > 0.0:
+        choice, end = search.best_end()
+        best = replace(search.points[choice.place], log_ridge=choice.log_ridge)
+        family, kept, kept_first = best.family, end.kept, end.kept
+        if len(first) < len(labels):
+            problem, _ = problem_of(best.gram(labels.rows), labels, best.ridge)
+            more = LabelSearch(problem, rule, labels.trusted)
+            kept = more.best_ends([np.isin(labels.rows, first.rows[end.kept])])[0].kept
     looks = [
-        (Point(owners[i], points[i].theta, float(log_ridge)), level)
-        for i in range(len(points))
+        (replace(point, log_ridge=float(log_ridge)), level)
+        for i, point in enumerate(search.points)
         for log_ridge, level in zip(log_ridges, search.levels(i, kept_first), strict=True)
     ]
-    return JointVerdict(kept, looks, family)
+    return kept, looks, family
 
 
 def likelihood_of_labels(
@@ -215,37 +211,5 @@ def likelihood_of_labels(
     """The log likelihood of all labels, judged with the kernel that suits them; −∞ if equal."""
     if robust.label_scale(labels.y, labels.weights) == 0.0:
         return -np.inf
-    _, points = _grid_of(families, np.arange(len(labels)), thetas)
-    return JointSearch(points, log_ridges, labels, rule).best_ends()[0][1].judged.level
-
-
-def _grid_of(
-    families: Sequence[Family], rows: np.ndarray, thetas: Sequence[float]
-) -> tuple[list[Family], list[Point]]:
-    """Every family at every width on some rows, and whose part it is."""
-    owners, points = [], []
-    for family in families:
-        part = family.take(rows)
-        for factor in thetas if family.n_widths else (0.0,):
-            points.append(Point(part, np.full(family.n_widths, factor), 0.0))
-            owners.append(family)
-    return owners, points
-
-
-def _taken_to_all(
-    search: JointSearch,
-    family: Family,
-    choice: Choice,
-    end: End,
-    labels: ObservedLabels,
-    first: np.ndarray,
-) -> Mask:
-    """The labels to keep of all by an end of the search of the first ones."""
-    if len(first) == len(labels):
-        return end.kept
-    point = Point(family, search.points[choice.place].theta, choice.log_ridge)
-    problem, _ = problem_of(point.gram(), labels, point.ridge)
-    start = np.zeros(len(labels), dtype=bool)
-    start[first] = end.kept
-    more = LabelSearch(problem, search.rule, labels.trusted)
-    return more.best_ends([start])[0].kept
+    search = JointSearch(families, labels, thetas, log_ridges, rule)
+    return search.best_end()[1].judged.level

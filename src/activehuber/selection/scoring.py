@@ -109,11 +109,6 @@ def problem_of(Q: Matrix, labels: ObservedLabels, ridge: float) -> tuple[Problem
     return problem, centre
 
 
-def robust_scale(errors: Vector, weights: Vector) -> float:
-    """1.4826 times the median of |errors|."""
-    return robust.MAD_TO_SIGMA * robust.weighted_median(np.abs(errors), weights)
-
-
 def robust_loss(errors: Vector, weights: Vector, scale: float) -> float:
     """Weighted mean of `robust_losses`."""
     return float(np.average(robust_losses(errors, scale), weights=weights))
@@ -131,5 +126,5 @@ def robust_losses(errors: Vector, scale: float) -> Vector:
 
 def common_scale(several: Sequence[Vector], weights: Vector) -> float:
     """The smallest positive robust scale among several sets of errors; 1 if there is none."""
-    scales = [robust_scale(errors, weights) for errors in several]
-    return min((scale for scale in scales if scale > 0.0), default=1.0)
+    medians = [robust.weighted_median(np.abs(errors), weights) for errors in several]
+    return min((robust.MAD_TO_SIGMA * each for each in medians if each > 0.0), default=1.0)

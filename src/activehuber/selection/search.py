@@ -9,17 +9,18 @@ between one width and many, is made on folds: fitted to labels kept, scored on a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from activehuber._typing import Mask, Matrix, Vector
+from activehuber._typing import Matrix, Vector
 from activehuber.labels.rule import DEFAULT_RULE
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.selection.candidates import Family, FitWithGraph, MovableKernel, Point
+from activehuber.selection.candidates import Family, MovableKernel, Point
 from activehuber.selection.criterion import (
     Goal,
     ObservedLabels,
@@ -119,8 +120,8 @@ class Plan:
     by_evidence : bool
         Whether the kernel is that of the best end of the first look, since labels are too few
         to be held out.
-    graphs : tuple of dict of str to FitWithGraph
-        Fits with a graph, by the names of the families, to be tried at the best points.
+    manifolds : tuple of float
+        Weights of the graph to be tried at the best points, together with the agreement.
     without_graph : bool
         Whether the families themselves may be chosen.
     random_state : int
@@ -129,14 +130,14 @@ class Plan:
         Gets a line of text for each stage.
     """
 
-    log_factors: tuple[float, ...]
-    log_ridges: tuple[float, ...]
+    log_factors: tuple[float, ...] = tuple(np.log(WIDTH_FACTORS))
+    log_ridges: tuple[float, ...] = tuple(np.log(RIDGES))
     move: bool = True
     move_ridge: bool = True
     relevance: bool = False
     removal: float | None = DEFAULT_RULE.removal
     by_evidence: bool = False
-    graphs: tuple[dict[str, FitWithGraph], ...] = ()
+    manifolds: tuple[float, ...] = ()
     without_graph: bool = True
     random_state: int = 0
     report: Callable[[str], Any] = lambda line: None
@@ -146,19 +147,7 @@ UNFIT = (
     "no candidate could be fitted in double precision; give larger alphas or standardise "
     "the features"
 )
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """Labelled rows that were judged, and which of all labels are kept among them."""
-
-    labels: ObservedLabels
-    rows: np.ndarray
-    kept: Mask
-
-    def some(self, at_most: int, seed: int) -> np.ndarray:
-        """Some of the rows that were judged."""
-        return self.rows[_subset(len(self.rows), at_most, seed)]
+by_score = attrgetter("score")
 
 
 def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> SearchResult:
@@ -174,21 +163,21 @@ def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> Se
         families = [found]
     adds_up = len(families) > 1 and plan.without_graph and plan.move
     looks = [
-        max((t for t in trials if t.point.family is family), key=lambda t: t.score)
+        max((trial for trial in trials if trial.point.family is family), key=by_score)
         for family in families
     ]
-    best_of_all = max(look.score for look in looks)
+    hopeless = max(look.score for look in looks) - HOPELESS
     # Widths of their own are learnt for the sum of all kernels, where there is one.
     alone = replace(plan, relevance=False) if adds_up else plan
     ends: list[Point] = []
     summands: list[Point] = []
     for look in looks:
-        if look.score < best_of_all - HOPELESS:
+        if look.score < hopeless:
             summands.append(look.point)
             continue
         path = _move(look.point, judged, alone, trials)
         summands.append(path[-1])
-        ends += [*(path if plan.without_graph else []), *_with_graphs(path[-1], plan)]
+        ends += _with_graphs(path, plan)
         plan.report(f"{look.point.family.name}: moved to {len(path)} candidates")
     if adds_up and len(summands) > 1:
         ends += _move(sum_of(summands), judged, plan, trials)
@@ -198,15 +187,15 @@ def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> Se
 
 def sum_of(points: Sequence[Point]) -> Point:
     """The mean of several kernels, with the geometric mean of their ridges."""
-    parts: tuple[MovableKernel, ...] = ()
-    offset = 0
+    parts: list[MovableKernel] = []
+    theta = np.zeros(0)
     for point in points:
         for part in point.family.parts:
-            place = np.where(part.place >= 0, part.place + offset, -1)
-            parts += (replace(part, share=part.share / len(points), place=place),)
-        offset += point.family.n_widths
-    family = Family(" + ".join(point.family.name for point in points), parts, offset)
-    theta = np.concatenate([point.theta for point in points])
+            place = np.where(part.place >= 0, part.place + len(theta), -1)
+            parts.append(replace(part, share=part.share / len(points), place=place))
+        theta = np.append(theta, point.theta)
+    name = " + ".join(point.family.name for point in points)
+    family = Family(name, tuple(parts), len(theta))
     return Point(family, theta, float(np.mean([point.log_ridge for point in points])))
 
 
@@ -218,124 +207,84 @@ def search_classes(
     Codes bound the errors by themselves, so points are scored by least squares, by the evidence
     of the codes. Which labels to drop is left to the classifier.
     """
-    rows = _subset(len(labels), CLASS_LOOK_ROWS, plan.random_state)
-    some, trials = labels.take(rows), []
-    for family, point, Q in grid(families, rows, plan):
-        score = _scored_by_evidence(Q.copy(), some, point.ridge)
-        if score is not None:
-            trials.append(Trial(replace(point, family=family), "look", score))
-    if not trials:
-        raise ValueError(UNFIT)
-    plan.report(f"looked at {len(trials)} points on {len(rows)} labels")
-    many = _subset(len(labels), CLASS_DECIDE_ROWS, plan.random_state + 2)
-    ends: list[Trial] = []
+    some = labels.some(CLASS_LOOK_ROWS, plan.random_state)
+    more = labels.some(CLASS_MOVE_ROWS, plan.random_state + 1)
+    many = labels.some(CLASS_DECIDE_ROWS, plan.random_state + 2)
+    looks = ((point, Q.copy()) for point, Q in grid(families, some.rows, plan))
+    trials = _scored_by_evidence(looks, some, "look")
+    plan.report(f"looked at {len(trials)} points on {len(some)} labels")
+    goal: Goal = negative_log_marginal_likelihood
+    if more.in_groups:
+        goal = partial(criterion, smoothing=1.0)  # of codes ±1: nearly squares
+    ends: list[Point] = []
     for family in families:
         own = [trial for trial in trials if trial.point.family is family]
-        if not own:
+        if own:
+            start = max(own, key=by_score).point
+            moves = _improved(start, more, plan, goal=goal, ridge_range=CLASS_RIDGE_RANGE)
+            *_, end = start, *(point for _, point in moves)
+            ends += _with_graphs([end], plan)
+    fresh = ((point, point.gram(many.rows)) for point in ends)
+    decided = _scored_by_evidence(fresh, many, "decide")
+    plan.report(f"decided between {len(decided)} candidates on {len(many)} labels")
+    best = max(decided, key=by_score)
+    return SearchResult(best.point, best.score, trials + decided)
+
+
+def _scored_by_evidence(
+    points: Iterable[tuple[Point, Matrix]], labels: ObservedLabels, stage: str
+) -> list[Trial]:
+    """Points with their Q, which is overwritten; those beyond double precision are left out."""
+    found = []
+    for point, Q in points:
+        try:
+            found.append(Trial(point, stage, evidence(Q, labels, point.ridge)))
+        except BreakdownError:
             continue
-        moved = _move_classes(max(own, key=lambda trial: trial.score).point, labels, plan)
-        plain = [moved] if plan.without_graph else []
-        for point in [*plain, *_with_graphs(moved, plan)]:
-            score = _scored_by_evidence(point.gram(many), labels.take(many), point.ridge)
-            if score is not None:
-                ends.append(Trial(point, "decide", score))
-    if not ends:
+    if not found:
         raise ValueError(UNFIT)
-    plan.report(f"decided between {len(ends)} candidates on {len(many)} labels")
-    best = max(ends, key=lambda trial: trial.score)
-    return SearchResult(best.point, best.score, trials + ends)
+    return found
 
 
-def _move_classes(start: Point, labels: ObservedLabels, plan: Plan) -> Point:
-    """From the best point of the grid to a better one, first with one width, then with many."""
-    rows = _subset(len(labels), CLASS_MOVE_ROWS, plan.random_state + 1)
-    some, everyone = labels.take(rows), np.ones(len(rows), dtype=bool)
-    goal: Goal = negative_log_marginal_likelihood
-    if some.in_groups:
-        goal = partial(criterion, smoothing=1.0)  # of codes ±1: nearly squares
-    here = start
-    for stage, steps in _stages(start, plan):
-        wide = stage == "relevance" and len(here.theta) != here.family.one_width_each().n_widths
-        here = here.with_one_width_each() if wide else here
-        there = improve(
-            replace(here, family=here.family.take(rows)),
-            some,
-            everyone,
-            steps,
-            move_ridge=plan.move_ridge,
-            goal=goal,
-            ridge_range=CLASS_RIDGE_RANGE,
-        )
-        here = replace(there, family=here.family)
-    return here
-
-
-def _scored_by_evidence(Q: Matrix, labels: ObservedLabels, ridge: float) -> float | None:
-    """Evidence; None beyond double precision. Overwrites Q."""
-    try:
-        return evidence(Q, labels, ridge)
-    except BreakdownError:
-        return None
-
-
-def _with_graphs(point: Point, plan: Plan) -> list[Point]:
-    """The point with every graph and three ridges."""
+def _with_graphs(path: list[Point], plan: Plan) -> list[Point]:
+    """The points if they may be chosen, and the last one with every graph and three ridges."""
     moves = (0.0, -np.log(10.0), np.log(10.0)) if plan.move_ridge else (0.0,)
-    families = [point.family.with_graph(fits[point.family.name]) for fits in plan.graphs]
-    return [
-        Point(family, point.theta, point.log_ridge + move)
-        for family in families
+    family, theta, log_ridge = path[-1].family, path[-1].theta, path[-1].log_ridge
+    return (path if plan.without_graph else []) + [
+        Point(family.coupled(manifold), theta, log_ridge + move)
+        for manifold in plan.manifolds
         for move in moves
     ]
 
 
-def _subset(n: int, at_most: int, seed: int) -> np.ndarray:
-    if n <= at_most:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(seed).permutation(n)[:at_most])
-
-
 def _look(
     families: Sequence[Family], labels: ObservedLabels, plan: Plan
-) -> tuple[_Judged, list[Trial], Family | None]:
+) -> tuple[ObservedLabels, list[Trial], Family | None]:
     """Labels judged with the grid of kernels, its points, and the kernel of the best end."""
-    rows = _subset(len(labels), RANK_ROWS, plan.random_state)
-    first = _subset(len(rows), LOOK_ROWS, plan.random_state + 1)
+    labels = labels.some(RANK_ROWS, plan.random_state)
+    first = labels.some(LOOK_ROWS, plan.random_state + 1)
+    factors, ridges = sorted(plan.log_factors), np.sort(plan.log_ridges)
     rule = DEFAULT_RULE.with_removal(plan.removal)
-    taken = [family.take(rows) for family in families]
     try:
-        verdict = judge_jointly(
-            taken,
-            labels.take(rows),
-            first,
-            sorted(plan.log_factors),
-            np.sort(plan.log_ridges),
-            rule,
-        )
+        kept, looks, best = judge_jointly(families, labels, first, factors, ridges, rule)
     except BreakdownError as error:
         raise ValueError(UNFIT) from error
-    kept = np.zeros(len(labels), dtype=bool)
-    kept[rows] = True if plan.removal is None else verdict.kept
-    whole = {id(part): family for part, family in zip(taken, families, strict=True)}
-    trials = [
-        Trial(replace(point, family=whole[id(point.family)]), "look", level)
-        for point, level in verdict.looks
-    ]
-    plan.report(f"judged {len(rows)} labels, {np.sum(~kept[rows])} of them are left out")
-    found = None if verdict.family is None else whole[id(verdict.family)]
-    return _Judged(labels, rows, kept), trials, found
+    if plan.removal is not None:
+        labels = replace(labels, kept=kept)
+    plan.report(f"judged {len(kept)} labels, {np.sum(~labels.kept)} of them are left out")
+    return labels, [Trial(point, "look", level) for point, level in looks], best
 
 
 def grid(
     families: Sequence[Family], rows: np.ndarray, plan: Plan
-) -> Iterator[tuple[Family, Point, Matrix]]:
-    """Every family at every point of the grid: the family, the point and Q on some rows."""
+) -> Iterator[tuple[Point, Matrix]]:
+    """Every family at every point of the grid, and Q on some rows."""
     for family in families:
         Q, theta = None, None
-        for point in grid_points(family.take(rows), plan):
-            if Q is None or point.theta is not theta or family.fit is not None:
-                Q, theta = point.gram(), point.theta
-            yield family, point, Q
+        for point in grid_points(family, plan):
+            if Q is None or point.theta is not theta or family.is_coupled:
+                Q, theta = point.gram(rows), point.theta
+            yield point, Q
 
 
 def grid_points(family: Family, plan: Plan) -> Iterator[Point]:
@@ -345,110 +294,81 @@ def grid_points(family: Family, plan: Plan) -> Iterator[Point]:
         yield from (Point(family, theta, log_ridge) for log_ridge in plan.log_ridges)
 
 
-def _move(start: Point, judged: _Judged, plan: Plan, trials: list[Trial]) -> list[Point]:
+def _move(start: Point, judged: ObservedLabels, plan: Plan, trials: list[Trial]) -> list[Point]:
     """From one point to better ones for the labels kept.
 
     Returns the last point with one width a kernel, and the last with many if there is one.
     """
-    at_most = RELEVANCE_ROWS if plan.relevance else MOVE_ROWS
-    rows = judged.some(at_most, plan.random_state + 1)
-    if start.family.fit is not None:
-        return [start]
-    some, kept = judged.labels.take(rows), judged.kept[rows]
+    some = judged.some(RELEVANCE_ROWS if plan.relevance else MOVE_ROWS, plan.random_state + 1)
     ends = {"move": start}
-    for stage, steps in _stages(start, plan):
-        here = ends.get(stage) or ends["move"].with_one_width_each()
-        small = replace(here, family=here.family.take(rows))
-        there = improve(small, some, kept, steps, move_ridge=plan.move_ridge)
-        if there is small:
-            continue
-        ends[stage] = replace(there, family=here.family)
-        errors = left_out_errors(there.gram(), some, there.ridge, kept)
-        if errors is not None:
-            score = -robust_loss(errors, some.weights, common_scale([errors], some.weights))
-            trials.append(Trial(ends[stage], stage, score))
+    for stage, point in _improved(start, some, plan):
+        ends[stage] = point
+        trials += _compared([point], some, stage, left_out_errors, handicap=0.0)
     return list(ends.values())
 
 
-def _stages(start: Point, plan: Plan) -> list[tuple[str, int]]:
-    """Names and steps of the moves to make."""
-    stages = []
+def _improved(
+    start: Point, some: ObservedLabels, plan: Plan, **options: Any
+) -> Iterator[tuple[str, Point]]:
+    """Names and ends of the moves that lead to better points; `options` are for `improve`."""
+    here = start
     if plan.move and (start.family.n_widths or plan.move_ridge):
-        stages += [("move", STEPS_ONE)]
-    if plan.relevance and start.family.one_width_each().n_widths > 1:
-        stages += [("relevance", STEPS_MANY)]
-    return stages
+        here = improve(start, some, STEPS_ONE, move_ridge=plan.move_ridge, **options)
+        if here is not start:
+            yield "move", here
+    wide = here.with_one_width_each()
+    if plan.relevance and len(wide.theta) > 1:
+        end = improve(wide, some, STEPS_MANY, move_ridge=plan.move_ridge, **options)
+        if end is not wide:
+            yield "relevance", end
 
 
 def _decide(
-    ends: Sequence[Point], judged: _Judged, plan: Plan, trials: list[Trial]
+    ends: Sequence[Point], judged: ObservedLabels, plan: Plan, trials: list[Trial]
 ) -> SearchResult:
     """Among the ends of all moves, by held-out folds."""
-    rows = judged.some(DECIDE_ROWS, plan.random_state + 2)
-    some, kept = judged.labels.take(rows), judged.kept[rows]
+    some = judged.some(DECIDE_ROWS, plan.random_state + 2)
     folds = folds_of(len(some), plan.random_state, some.groups)
-    seen: list[tuple[Point, Vector]] = []
-    for point in ends:
-        errors = held_out_errors(point.gram(rows), some, point.ridge, kept, folds)
-        if errors is not None:
-            seen.append((point, errors))
-    if not seen:
+    decided = _compared(ends, some, "decide", partial(held_out_errors, folds=folds))
+    if not decided:
         raise ValueError(UNFIT)
-    decided = _compared(seen, some, "decide")
     trials += decided
     plan.report(f"decided between {len(decided)} candidates on {len(folds)} folds")
-    place = int(np.argmax([trial.score for trial in decided]))
-    if len(rows) < len(judged.rows):
-        place = _ranked_on_more(decided, place, judged)
-    best = decided[place]
-    moves = len(judged.labels) > MOVE_ROWS and plan.move
-    point = _polish(best.point, judged, plan) if moves else best.point
-    return SearchResult(point, best.score, trials)
+    best = max(decided, key=by_score)
+    # Smoother kernels gain more from more labels; scores are negative.
+    close = [trial for trial in decided if trial.score >= RANK_MARGIN * best.score]
+    if len(some) < len(judged) and len(close) > 1:
+        points = [trial.point for trial in close]
+        ranked = _compared(points, judged, "rank", left_out_errors)
+        if ranked:
+            first = max(ranked, key=by_score).point
+            best = next(trial for trial in close if trial.point is first)
+    if len(judged) > MOVE_ROWS and plan.move and not best.point.family.is_coupled:
+        # A few more steps, on more rows than the moves were made on.
+        point = improve(best.point, judged, STEPS_LAST, move_ridge=plan.move_ridge)
+        best = replace(best, point=point)
+    return SearchResult(best.point, best.score, trials)
 
 
 def _compared(
-    seen: Sequence[tuple[Point, Vector]], labels: ObservedLabels, stage: str
+    points: Iterable[Point],
+    some: ObservedLabels,
+    stage: str,
+    errors_of: Callable[..., Vector | None],
+    *,
+    handicap: float = HANDICAP_WIDTHS,
 ) -> list[Trial]:
     """Points by the robust loss of their errors, more for freedom that fits chance."""
-    scale = common_scale([errors for _, errors in seen], labels.weights)
-    out = []
-    for point, errors in seen:
-        loss = robust_loss(errors, labels.weights, scale)
-        loss += HANDICAP_WIDTHS * len(point.theta) / len(labels)
-        out.append(Trial(point, stage, -loss))
-    return out
-
-
-def _ranked_on_more(decided: list[Trial], first: int, judged: _Judged) -> int:
-    """Which candidate is best on more rows, by leave-one-out errors.
-
-    Smoother kernels gain more from more labels.
-    """
-    some, kept = judged.labels.take(judged.rows), judged.kept[judged.rows]
-    within = RANK_MARGIN * decided[first].score  # scores are negative
-    places = [i for i, trial in enumerate(decided) if trial.score >= within]
-    if len(places) == 1:
-        return first
-    seen, found = [], []
-    for i in places:
-        point = decided[i].point
-        errors = left_out_errors(point.gram(judged.rows), some, point.ridge, kept)
+    seen, weights = [], some.weights
+    for point in points:
+        errors = errors_of(point.gram(some.rows), some, point.ridge, some.kept)
         if errors is not None:
-            seen.append((point, errors))
-            found.append(i)
-    if not seen:
-        return first
-    return found[int(np.argmax([trial.score for trial in _compared(seen, some, "rank")]))]
-
-
-def _polish(best: Point, judged: _Judged, plan: Plan) -> Point:
-    """A few more steps on more rows than the moves were made on."""
-    if best.family.fit is not None:
-        return best
-    here = replace(best, family=best.family.take(judged.rows))
-    some, kept = judged.labels.take(judged.rows), judged.kept[judged.rows]
-    there = improve(here, some, kept, STEPS_LAST, move_ridge=plan.move_ridge)
-    return replace(there, family=best.family)
+            seen.append((point, errors, handicap * len(point.theta) / len(weights)))
+    scale = common_scale([errors for _, errors, _ in seen], weights)
+    return [
+        Trial(point, stage, -(robust_loss(errors, weights, scale) + more))
+        for point, errors, more in seen
+    ]
 
 
 def folds_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from activehuber.selection.candidates import (
     VIEWS,
     WIDTH_KERNELS,
     Family,
-    FitWithGraph,
     MovableKernel,
     Point,
 )
@@ -24,7 +24,6 @@ from activehuber.selection.criterion import ObservedLabels
 from activehuber.selection.scoring import judge, left_out_errors
 from activehuber.selection.search import (
     RIDGES,
-    WIDTH_FACTORS,
     Plan,
     SearchResult,
     grid,
@@ -46,27 +45,30 @@ def check_enough_labels(data: Data, remedy: str) -> None:
         )
 
 
+def codes_of(data: Data, fit_intercept: bool) -> ObservedLabels:
+    """Labels as they are, one column a target."""
+    rows = data.labelled[:, 0]
+    return ObservedLabels(
+        data.y[rows],
+        data.weights[rows],
+        data.trusted[rows, 0],
+        fit_intercept,
+        rows=np.arange(rows.sum()),
+        kept=np.ones(rows.sum(), dtype=bool),
+        groups=None if data.groups is None else data.groups[rows],
+    )
+
+
 def labels_of(data: Data, fit_intercept: bool) -> tuple[ObservedLabels, float]:
     """The labels of the first target in units of their scale, and that scale.
 
     Centred so that no digits are lost, and rounded so that units cannot decide.
     """
-    rows = data.labelled[:, 0]
-    y, weights = data.y[rows, 0], data.weights[rows]
+    labels = codes_of(data, fit_intercept)
+    y, weights = labels.y[:, 0], labels.weights
     centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
     scale = robust.label_scale(y, weights) or 1.0
-    y = rounded_labels(y - centre, scale)
-    groups = None if data.groups is None else data.groups[rows]
-    return ObservedLabels(y, weights, data.trusted[rows, 0], fit_intercept, groups), scale
-
-
-def codes_of(data: Data, fit_intercept: bool) -> ObservedLabels:
-    """Codes of ±1, one column a target."""
-    rows = data.labelled[:, 0]
-    groups = None if data.groups is None else data.groups[rows]
-    return ObservedLabels(
-        data.y[rows], data.weights[rows], data.trusted[rows, 0], fit_intercept, groups
-    )
+    return replace(labels, y=rounded_labels(y - centre, scale)), scale
 
 
 def family_of(settings: Settings, data: Data, *, move_widths: bool) -> Family:
@@ -83,7 +85,8 @@ def family_of(settings: Settings, data: Data, *, move_widths: bool) -> Family:
         share, X = float(weight) ** 2, np.ascontiguousarray(X)
         parts.append(MovableKernel(view.kernel, X, share, place, view.columns))
     name = str(settings.views[0].kernel.name) if m == 1 else VIEWS
-    return Family(name, tuple(parts), int(any(part.moves for part in parts)))
+    n_widths = int(any(part.moves for part in parts))
+    return Family(name, tuple(parts), n_widths, (settings, data))
 
 
 def choose(
@@ -92,6 +95,7 @@ def choose(
     manifolds: Sequence[float],
     plan: Plan,
     *,
+    classes: bool = False,
     move_widths: bool = True,
 ) -> SearchResult:
     """The best point among candidates that differ in their kernels.
@@ -105,20 +109,21 @@ def choose(
         of the search without.
     plan : Plan
         Without graphs.
+    classes : bool
+        Whether the columns of y are codes of ±1.
     """
-    data = _ordered(candidates, data, manifolds)
-    labels, _ = labels_of(data, candidates[0].fit_intercept)
+    precomputed, with_graph = candidates[0].precomputed, max(manifolds) > 0.0
+    if all(each.knows_rows_by_value(with_graph=with_graph) for each in candidates):
+        # In an order of the rows' own: folds and parts follow it.
+        data = data.take(data.order(precomputed=precomputed), precomputed=precomputed)
     families, plan = _prepare(candidates, data, manifolds, plan, move_widths)
-    return search(families, labels, plan)
+    if classes:
+        return search_classes(families, codes_of(data, candidates[0].fit_intercept), plan)
+    return search(families, labels_of(data, candidates[0].fit_intercept)[0], plan)
 
 
-def choose_for_classes(
-    candidates: Sequence[Settings], data: Data, manifolds: Sequence[float], plan: Plan
-) -> SearchResult:
-    """The same for codes of ±1 in the columns of y."""
-    data = _ordered(candidates, data, manifolds)
-    families, plan = _prepare(candidates, data, manifolds, plan, True)
-    return search_classes(families, codes_of(data, candidates[0].fit_intercept), plan)
+# The same for codes of ±1 in the columns of y.
+choose_for_classes = partial(choose, classes=True)
 
 
 def grid_errors(
@@ -127,27 +132,17 @@ def grid_errors(
     """Every point of the grid, with its leave-one-out errors."""
     labels, scale = labels_of(data, candidates[0].fit_intercept)
     families, plan = _prepare(candidates, data, manifolds, plan, True)
-    everything = list(families) if plan.without_graph else []
-    everything += [f.with_graph(fits[f.name]) for fits in plan.graphs for f in families]
-    for family, point, Q in grid(everything, np.arange(len(labels)), plan):
+    tried = [*families] if plan.without_graph else []
+    tried += [family.coupled(each) for each in plan.manifolds for family in families]
+    for point, Q in grid(tried, labels.rows, plan):
         if plan.removal is None:
-            everyone = np.ones(len(labels), dtype=bool)
-            errors = left_out_errors(Q, labels, point.ridge, everyone)
+            errors = left_out_errors(Q, labels, point.ridge, labels.kept)
         else:
             rule = DEFAULT_RULE.with_removal(plan.removal)
             verdict = judge(Q, labels, point.ridge, rule)
             errors = None if verdict is None else verdict.errors
         if errors is not None:
-            yield replace(point, family=family), scale * errors
-
-
-def _ordered(candidates: Sequence[Settings], data: Data, manifolds: Sequence[float]) -> Data:
-    """The rows in an order of their own: folds and parts follow it."""
-    with_graph = any(manifold > 0.0 for manifold in manifolds)
-    if not all(each.knows_rows_by_value(with_graph=with_graph) for each in candidates):
-        return data
-    precomputed = candidates[0].precomputed
-    return data.take(data.order(precomputed=precomputed), precomputed=precomputed)
+            yield point, scale * errors
 
 
 def _prepare(
@@ -157,28 +152,15 @@ def _prepare(
     plan: Plan,
     move_widths: bool,
 ) -> tuple[list[Family], Plan]:
-    """Families, one a candidate, and the plan with its graphs."""
+    """Families, one a candidate, and the plan with what is coupled."""
     coupled = candidates[0].agreement > 0.0
     families = [family_of(each, data, move_widths=move_widths) for each in candidates]
-    names = [family.name for family in families]
-    graphs = tuple(
-        {
-            name: FitWithGraph(replace(each, manifold=float(manifold)), data)
-            for name, each in zip(names, candidates, strict=True)
-        }
-        for manifold in manifolds
-        if manifold > 0.0 or coupled
-    )
-    plain = not coupled and any(m == 0.0 for m in manifolds)
-    return families, replace(plan, graphs=graphs, without_graph=plain)
+    graphs = tuple(float(each) for each in manifolds if each > 0.0 or coupled)
+    plain = not coupled and any(each == 0.0 for each in manifolds)
+    return families, replace(plan, manifolds=graphs, without_graph=plain)
 
 
 def default_plan(total_weight: float, alpha: float | None = None, **changes) -> Plan:
     """The plan of the default search; a given alpha stays."""
     ridges = RIDGES if alpha is None else (2.0 * total_weight * alpha,)
-    return Plan(
-        log_factors=tuple(np.log(WIDTH_FACTORS)),
-        log_ridges=tuple(np.log(ridges)),
-        move_ridge=alpha is None,
-        **changes,
-    )
+    return Plan(log_ridges=tuple(np.log(ridges)), move_ridge=alpha is None, **changes)
