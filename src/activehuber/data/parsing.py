@@ -110,24 +110,20 @@ def _numbers(
 ) -> tuple[np.ndarray | None, str | None]:
     """Numbers of all cells or None; thousands only where nothing else can be meant."""
     decimal, group = (",", ".") if decimal_comma else (".", ",")
-    plain = _convert(given, decimal, "")
+    plain = _convert(given, decimal)
     if plain is not None:
         return plain, None
     certain = any(_SURELY_THOUSANDS[group].fullmatch(cell) for cell in given)
-    if certain and all(group not in c or _THOUSANDS[group].fullmatch(c) for c in given):
-        found = _convert(given, decimal, group)
-        if found is not None:
-            return found, f"Column {name}: {group!r} was read as a separator of thousands."
-    return None, None
+    if not certain or any(group in c and not _THOUSANDS[group].fullmatch(c) for c in given):
+        return None, None
+    note = f"Column {name}: {group!r} was read as a separator of thousands."
+    return _convert([cell.replace(group, "") for cell in given], decimal), note
 
 
-def _convert(given: list[str], decimal: str, group: str) -> np.ndarray | None:
-    texts = [cell.replace(group, "") for cell in given] if group else given
-    if decimal != ".":
-        if any("." in text for text in texts):
-            return None
-        texts = [text.replace(decimal, ".") for text in texts]
-    return _as_floats(np.array(texts, dtype=object))
+def _convert(texts: list[str], decimal: str) -> np.ndarray | None:
+    if decimal == "," and any("." in text for text in texts):
+        return None
+    return _as_floats(np.array([text.replace(decimal, ".") for text in texts], dtype=object))
 
 
 def has_decimal_comma(columns: list[Any]) -> bool:

@@ -35,7 +35,7 @@ PARQUET_NAMES = (".parquet", ".pq")
 SNIFFED_LINES = 60
 # Above this share of NUL bytes a file is no text; below it they are taken out.
 MOST_NULS = 0.01
-# The same for other control characters, among the first ones; below it they stay.
+# The same for other control characters, among the first bytes; below it they stay.
 MOST_CONTROLS, SNIFFED_TEXT = 0.01, 4_096
 # What a row takes at the peak of an audit: copies of its numbers, 8 bytes each (the file, the
 # table, the features), and bytes of what is found out about it.
@@ -259,7 +259,15 @@ def _decode(content: bytes, name: str) -> tuple[str, list[str]]:
     notes = []
     if content[:2] in (b"PK", b"\x1f\x8b"):
         raise TableError(f"{name} is packed or a spreadsheet; save the table as CSV or Parquet")
-    encoding = _encoding_of(content)
+    # By the byte-order mark, or by where the zeros are.
+    head, encoding = content[:SNIFFED_TEXT], "utf-8"
+    if content.startswith(b"\xef\xbb\xbf"):
+        encoding = "utf-8-sig"
+    elif content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif len(head) >= 4 and head.count(0) > 0.4 * len(head):
+        little = head[1::2].count(0) > head[::2].count(0)
+        encoding = "utf-16-le" if little else "utf-16-be"
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError:
@@ -269,10 +277,9 @@ def _decode(content: bytes, name: str) -> tuple[str, list[str]]:
             ) from None
         text = content.decode("latin-1")
         notes.append("The file is not UTF-8; it was read as Latin-1.")
-    nuls = text.count("\x00")
-    head = text[:SNIFFED_TEXT]
-    strange = len(_CONTROLS.findall(head))
-    if nuls > MOST_NULS * len(text) or strange > MOST_CONTROLS * len(head):
+    nuls, first = text.count("\x00"), text[:SNIFFED_TEXT]
+    strange = len(_CONTROLS.findall(first))
+    if nuls > MOST_NULS * len(text) or strange > MOST_CONTROLS * len(first):
         raise TableError(
             f"{name} is no text file (it holds bytes that no text has); give CSV or Parquet"
         )
@@ -280,18 +287,6 @@ def _decode(content: bytes, name: str) -> tuple[str, list[str]]:
         text = text.replace("\x00", "")
         notes.append(f"{nuls} NUL {'byte' if nuls == 1 else 'bytes'} in the file left out.")
     return text.replace("\r\n", "\n").replace("\r", "\n"), notes
-
-
-def _encoding_of(content: bytes) -> str:
-    """By the byte-order mark, or by where the zeros are."""
-    if content.startswith(b"\xef\xbb\xbf"):
-        return "utf-8-sig"
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16"
-    head = content[:4096]
-    if len(head) >= 4 and head.count(0) > 0.4 * len(head):
-        return "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
-    return "utf-8"
 
 
 def sniff_delimiter(text: str) -> str:
