@@ -10,7 +10,6 @@ a worker that died runs again elsewhere; what is scattered would have died with 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -534,11 +533,9 @@ def _work_on_chunk(X: np.ndarray, job: Parcel, own: Parcel, *kept: Any) -> Resul
     work, size, rest, keep = job.contents
     inner, columns = own.contents
     things = iter(kept)
-    shared = [next(things) if is_kept else t for t, is_kept in zip(rest, keep, strict=True)]
-    pieces = ArrayRows(X, size).pieces(columns, inner)
-    with one_thread_a_task():
-        results = (work(block, *shared, *parts) for block, *parts in pieces)
-        return put_together(results, len(X) if inner is None else len(inner))
+    shared = (next(things) if is_kept else t for t, is_kept in zip(rest, keep, strict=True))
+    with one_blas_thread():  # the other threads of the worker are all at work
+        return ArrayRows(X, size).run(work, tuple(shared), columns, inner)
 
 
 def _values(done: Result) -> Result:
@@ -559,30 +556,3 @@ def _values_of_chunk(X: np.ndarray, job: Parcel) -> Any:
         work, _, shared, _ = job.contents
         return work(np.zeros((1, X.shape[1])), *shared)[0][:0]
     return _work_on_chunk(X, job, Parcel((None, [])))[0]
-
-
-_tasks_at_work = 0
-_blas_limit: Any = None
-_counting = threading.Lock()
-
-
-@contextmanager
-def one_thread_a_task() -> Iterator[None]:
-    """Keep BLAS from starting threads beside those of the worker, which are all at work.
-
-    BLAS has one setting for the process: the first task of several sets it, the last one sets
-    it back.
-    """
-    global _tasks_at_work, _blas_limit
-    with _counting:
-        _tasks_at_work += 1
-        if _tasks_at_work == 1:
-            _blas_limit = one_blas_thread()
-    try:
-        yield
-    finally:
-        with _counting:
-            _tasks_at_work -= 1
-            if _tasks_at_work == 0:
-                _blas_limit.restore_original_limits()
-                _blas_limit = None
