@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,7 +104,14 @@ def audit_command(
 ) -> None:
     """Flag the doubtful labels; write labels, predictions, a page and the model."""
     started = time.perf_counter()
-    _check_engine(engine, scheduler, group)
+    if engine not in ("local", "dask"):
+        raise TableError(f"--engine must be local or dask, got {engine}")
+    if engine == "local" and scheduler is not None:
+        raise TableError("--scheduler is for --engine dask")
+    if engine == "dask" and not (find_spec("dask") and find_spec("distributed")):
+        raise TableError("--engine dask needs Dask: pip install 'activehuber[dask,cli]'")
+    if engine == "dask" and group is not None:
+        raise TableError("--group needs the rows in memory: leave out --engine dask")
     roles = {"--target": target, "--id": identity, "--trusted": trusted, "--group": group}
     with progress(quiet=as_json) as tell:
         tell(0.0, "starting")
@@ -136,19 +144,6 @@ def audit_command(
         peak = "" if memory is None else f", {memory / 2**30:.2f} GiB at most"
         elsewhere = ", workers not counted" * (engine == "dask")
         _show(found, table, output, f"{seconds:.1f} s{peak}{elsewhere}")
-
-
-def _check_engine(engine: str, scheduler: str | None, group: str | None) -> None:
-    from importlib.util import find_spec
-
-    if engine not in ("local", "dask"):
-        raise TableError(f"--engine must be local or dask, got {engine}")
-    if engine == "local" and scheduler is not None:
-        raise TableError("--scheduler is for --engine dask")
-    if engine == "dask" and (find_spec("dask") is None or find_spec("distributed") is None):
-        raise TableError("--engine dask needs Dask: pip install 'activehuber[dask,cli]'")
-    if engine == "dask" and group is not None:
-        raise TableError("--group needs the rows in memory: leave out --engine dask")
 
 
 def _features_of(

@@ -268,11 +268,6 @@ def dask_rows(X: Any, y: Any, names: Any = None) -> tuple[DaskRows, Any, Any]:
     return rows, y, names
 
 
-def lazy_rows(X: Any, names: Any = None) -> LazyRows:
-    """New rows of a Dask array or data frame, to be worked on when they are asked for."""
-    return LazyRows(_features(X, None, names)[0])
-
-
 def _features(X: Any, y: Any, names: Any) -> tuple[Any, Any, Any]:
     """X as a Dask array of numbers whose chunks hold whole rows; labels; names of columns."""
     import dask.array as da
@@ -477,11 +472,11 @@ def _add_tree(graph: dict[Any, Any], name: str, done: list[Any]) -> Any:
 
 
 class LazyRows(Rows):
-    """Rows of a Dask array that no one has asked for yet: a pass is one more lazy array."""
+    """Rows of a Dask array or data frame, not asked for yet: a pass is one more lazy array."""
 
-    def __init__(self, X: Any) -> None:
-        self.X = X
-        self.n_rows, self.n_features = X.shape
+    def __init__(self, X: Any, names: Any = None) -> None:
+        self.X, _, _ = _features(X, None, names)
+        self.n_rows, self.n_features = self.X.shape
 
     def run(
         self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None

@@ -121,18 +121,29 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         frame = as_frame(X)
         if not len(frame):
             raise TableError("the table has no rows")
-        kinds, dropped = self._sort_columns(frame)
-        told: Told = defaultdict(list)
+        kinds: dict[str, str] = {}
+        dropped, told = Told(list), Told(list)
+        of_kind: dict[str, list[Any]] = {kind: [] for kind in OF_KIND}
+        empty = frame.isna().all(axis=0).to_numpy()
+        for name, dtype, nothing in zip(frame.columns, frame.dtypes, empty, strict=True):
+            kind = NUMBER if nothing or dtype == np.float64 else _kind(frame[name])
+            # Numbers are looked at many columns at once.
+            learnt = None if kind == NUMBER else self._learn(frame[name], kind, told)
+            if nothing:
+                dropped["empty"].append(name)
+            elif isinstance(learnt, str):
+                dropped[learnt].append(name)
+            else:
+                kinds[name] = kind
+                of_kind[kind].append(learnt)
         numbers, gaps = _learn_numbers(frame, kinds, dropped, told)
-        words = [frame[name] for name, kind in kinds.items() if kind == CATEGORY]
-        dates = [frame[name] for name, kind in kinds.items() if kind == DATE]
         encoding = Encoding(
             tuple(kinds),
             tuple(kinds.values()),
             numbers,
             gaps,
-            [self._levels(column, told) for column in words],
-            [_learn_dates(column, told) for column in dates],
+            of_kind[CATEGORY],
+            of_kind[DATE],
             [(name, why) for why, names in dropped.items() for name in names],
             _sentences(kinds, dropped, told),
         )
@@ -238,45 +249,33 @@ class TableFeatures(TransformerMixin, BaseEstimator):
                 out[place].append(name)
         return out
 
-    def _sort_columns(self, frame: pd.DataFrame) -> tuple[dict[str, str], Told]:
-        """Kinds of the columns to use, and names of the others by reason."""
-        kinds: dict[str, str] = {}
-        dropped: Told = defaultdict(list)
-        empty = frame.isna().all(axis=0).to_numpy()
-        for name, dtype, nothing in zip(frame.columns, frame.dtypes, empty, strict=True):
-            plain = dtype == np.float64
-            kind = NUMBER if nothing or plain else _kind(frame[name])
-            why = "" if kind == NUMBER else self._reason_to_drop(frame[name], kind)
-            if nothing or why:
-                dropped[why or "empty"].append(name)
-            else:
-                kinds[name] = kind
-        return kinds, dropped
-
-    def _reason_to_drop(self, column: pd.Series, kind: str) -> str:
-        """Why a column that is not of numbers cannot be used, or nothing."""
+    def _learn(self, column: pd.Series, kind: str, told: Told) -> Category | Dates | str | None:
+        """What is learnt of a column that is not of numbers, or why it cannot be used."""
         if not kind:
             return "of a type that has no numbers"
-        if kind != CATEGORY:
-            return "constant" if column.nunique(dropna=False) == 1 else ""
+        if kind == CATEGORY:
+            return self._levels(column, told)
+        if column.nunique(dropna=False) == 1:
+            return "constant"
+        return _learn_dates(column, told) if kind == DATE else None
+
+    def _levels(self, column: pd.Series, told: Told) -> Category | str:
+        """Levels of a column of words, commonest kept, or why it cannot be used."""
         counts = Counter(words_of(column))
         if len(counts) == 1:
             return "constant"
         many = len(counts) > max(self.max_levels, MOST_DISTINCT * len(column))
-        return "like ids or prose" if many or max(counts.values()) < self.min_count else ""
-
-    def _levels(self, column: pd.Series, told: Told) -> Category:
-        """Levels of a column of words, commonest kept."""
+        if many or max(counts.values()) < self.min_count:
+            return "like ids or prose"
         gone = int(column.isna().sum())
         told[GAPS_OF_WORDS] += [f"{column.name} ({gone})"] if gone else []
-        words, counts = np.unique(np.array(words_of(column), dtype=str), return_counts=True)
         # Ties as scikit-learn's OneHotEncoder breaks them.
-        order = np.argsort(counts, kind="stable")[::-1]
-        common = [i for i in order if counts[i] >= self.min_count]
-        if len(common) == len(words) and len(words) <= self.max_levels:
-            return Category(tuple(sorted(words.tolist())), False)
-        levels = sorted(str(words[i]) for i in common[: self.max_levels - 1])
-        told[POOLED].append(f"{column.name} ({len(words) - len(levels)})")
+        order = sorted(counts, key=lambda word: (counts[word], word), reverse=True)
+        common = [word for word in order if counts[word] >= self.min_count]
+        if len(common) == len(counts) <= self.max_levels:
+            return Category(tuple(sorted(common)), False)
+        levels = sorted(common[: self.max_levels - 1])
+        told[POOLED].append(f"{column.name} ({len(counts) - len(levels)})")
         return Category(tuple(levels), True)
 
 

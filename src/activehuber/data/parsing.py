@@ -49,13 +49,6 @@ def stripped(cells: Iterable[str]) -> list[str | None]:
     return [None if text.lower() in MISSING else text for text in texts]
 
 
-def text_series(cells: list[str | None]) -> pd.Series:
-    """A column of text, None where there is none."""
-    import pandas as pd
-
-    return pd.Series(cells, dtype=object)
-
-
 def parse_column(
     cells: np.ndarray, name: str, *, decimal_comma: bool = False
 ) -> tuple[pd.Series | np.ndarray, str | None]:
@@ -90,7 +83,7 @@ def parse_column(
         return column, note
     if None not in texts and {text.lower() for text in given} <= {"true", "false"}:
         return pd.Series([text.lower() == "true" for text in given]), None
-    words = text_series(texts)
+    words = pd.Series(texts, dtype=object)
     layout, doubt = text_date_layout(words, name)
     return (words if layout is None else _dates(words, layout)), doubt
 

@@ -16,12 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from activehuber.data.parsing import (
-    has_decimal_comma,
-    parse_column,
-    stripped,
-    text_series,
-)
+from activehuber.data.parsing import has_decimal_comma, parse_column, stripped
 from activehuber.data.writing import plain_text
 from activehuber.runtime.memory import memory_limit
 from activehuber.runtime.messages import TableError, first_line, listed
@@ -212,8 +207,11 @@ def file_digest(path: str) -> str:
 
 def _as_written(column: pd.Series) -> pd.Series:
     """A column as text; whole numbers without a point, None where missing."""
+    import pandas as pd
+
     cells = zip(column, column.isna(), strict=True)
-    return text_series([None if gone else plain_text(cell) for cell, gone in cells])
+    texts = [None if gone else plain_text(cell) for cell, gone in cells]
+    return pd.Series(texts, dtype=object)
 
 
 def _read_csv(
@@ -245,7 +243,7 @@ def _read_csv(
         # As objects they are many bytes each: one column at a time.
         cells = column.to_numpy(zero_copy_only=False)
         if title in as_text:
-            parsed[place] = text_series(stripped(cells))
+            parsed[place] = pd.Series(stripped(cells), dtype=object)
         else:
             parsed[place], note = parse_column(cells, title, decimal_comma=comma)
             notes += [note] if note else []

@@ -115,9 +115,9 @@ def new_rows(X: Any, owner: Any) -> Rows:
     names = getattr(owner, "feature_names_in_", None)
     rows: Rows
     if is_dask(X):
-        from activehuber.data.dask_rows import lazy_rows
+        from activehuber.data.dask_rows import LazyRows
 
-        rows = lazy_rows(X, names)
+        rows = LazyRows(X, names)
     else:
         rows, _, _ = streamed_rows(X, None, names)
     if rows.n_rows == 0:  # NaN of a Dask collection that does not know
