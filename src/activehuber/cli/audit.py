@@ -217,20 +217,13 @@ def _audit_on_cluster(
     names = dataset.schema.names
     repeated = [name for name in names if names.count(name) > 1]
     wanted = _features_of(names, repeated, roles, drop)
-    identity, trusted = roles["--id"], roles["--trusted"]
+    own = options | {"identity": roles["--id"], "trusted": roles["--trusted"]}
     tell(0.02, "reaching the cluster")
     try:
         # A cluster closes by itself, which takes longer than a signal handler may.
         with politely(), connected(scheduler) as client:
             try:
-                return audit_parquet(
-                    dataset,
-                    wanted,
-                    client=client,
-                    identity=identity,
-                    trusted=trusted,
-                    **options,
-                )
+                return audit_parquet(dataset, wanted, client=client, **own)
             except KeyboardInterrupt:
                 # Dask complains of all that it was about to do; one line says it.
                 for name in ("distributed", "asyncio"):

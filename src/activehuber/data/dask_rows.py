@@ -151,7 +151,11 @@ def collect(client: Any, futures: list[Any]) -> list[Any]:
                     "with `dask worker` and the address of the scheduler"
                 )
     except BaseException:
-        _cancel(client, futures)
+        if client.status == "running":
+            # If it goes away meanwhile its tasks do too; what is raised is the first error.
+            with suppress(TimeoutError, CancelledError, OSError):
+                answer = _on_loop(client, lambda: client.cancel(futures, asynchronous=True))
+                answer.result(timeout=5.0)
         # It ends by itself, as its futures are gone, unless no one is there to say so.
         with suppress(TimeoutError, CancelledError):
             waiting.exception(timeout=1.0)
@@ -207,15 +211,6 @@ def _workers(client: Any) -> list[dict[str, Any]]:
     except (TimeoutError, OSError):
         raise _lost(client) from None
     return list(known["workers"].values())
-
-
-def _cancel(client: Any, futures: list[Any]) -> None:
-    """Take tasks back, if the scheduler is there to hear it."""
-    if client.status == "running":
-        # If it goes away meanwhile its tasks do too; what is raised is the first error.
-        with suppress(TimeoutError, CancelledError, OSError):
-            answer = _on_loop(client, lambda: client.cancel(futures, asynchronous=True))
-            answer.result(timeout=5.0)
 
 
 def await_connection(client: Any) -> None:

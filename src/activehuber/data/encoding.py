@@ -40,7 +40,7 @@ MOST_DISTINCT = 0.5
 # Bytes of the numeric table at most.
 MOST_BYTES = 2 * 2**30
 # Numbers that are learnt from, or become features, at once.
-NUMBERS_AT_ONCE = 1 << 22
+NUMBERS_AT_ONCE = 1 << 20
 
 # What is said of the columns of a kind, and of others that are named while learning.
 OF_KIND = {
@@ -56,6 +56,10 @@ INFINITE = "Infinite numbers count as missing"
 POOLED = "Rare levels share one 0/1 column"
 COUNTERS = "These count the rows; leave them out if they say nothing"
 GUESSES = "guesses"  # these are whole sentences
+# The same of cells of a new table that had to be bent.
+NO_NUMBERS = "Cells that are no finite numbers count as missing"
+NO_DATES = "Cells that are no dates count as missing"
+UNSEEN = "Words that the model has not seen"
 Told = defaultdict[str, list[str]]
 
 
@@ -189,9 +193,7 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         absent = [name for name in self.columns_ if name not in there]
         if absent:
             raise TableError(f"the table lacks what the model needs: {listed(absent)}")
-        no_numbers: list[str] = []
-        no_dates: list[str] = []
-        unseen: list[str] = []
+        told = Told(list)
         out = np.empty((len(frame), len(self.source_)))
         firsts = np.searchsorted(self.source_, np.arange(len(self.columns_)))
         names = encoding.of_kind(NUMBER)
@@ -199,29 +201,27 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         for here, values in _number_blocks(frame, names):
             good, gaps = np.isfinite(values), encoding.gaps[here]
             for place in np.flatnonzero(~np.all(good, axis=0)):
-                no_numbers += _lost(frame[names[here][place]], good[:, place])
+                told[NO_NUMBERS] += _lost(frame[names[here][place]], good[:, place])
             numbers = Numbers(*(learnt[here] for learnt in encoding.numbers))
             out[:, places[here]] = numbers.apply(np.where(good, values, np.nan))
             out[:, places[here][gaps] + 1] = ~good[:, gaps]
         for first, (name, kind, learnt) in zip(firsts, encoding.each(), strict=True):
+            if kind == NUMBER:
+                continue
             if kind == FLAG:
-                out[:, first] = np.nan_to_num(read_numbers(frame[name]), posinf=0.0, neginf=0.0)
+                flags = read_numbers(frame[name])
+                found = np.where(np.isfinite(flags), flags, 0.0)[:, None]
             elif kind == CATEGORY:
                 found, new = learnt.columns(frame[name])
-                out[:, first : first + found.shape[1]] = found
-                unseen += [f"{name} ({listed(new, 3)})"] if new else []
-            elif kind == DATE:
+                told[UNSEEN] += [f"{name} ({listed(new, 3)})"] if new else []
+            else:
                 # What the dates of a column mean is settled by all of them together.
                 dates = read_dates(frame[name], learnt.layout)
-                no_dates += _lost(frame[name], ~np.isnat(dates))
+                told[NO_DATES] += _lost(frame[name], ~np.isnat(dates))
                 found = learnt.columns(dates)
-                out[:, first : first + found.shape[1]] = found
-        told = {
-            "Cells that are no finite numbers count as missing": no_numbers,
-            "Cells that are no dates count as missing": no_dates,
-            "Words that the model has not seen": unseen,
-        }
-        return out, [f"{words}: {listed(cells)}." for words, cells in told.items() if cells]
+            out[:, first : first + found.shape[1]] = found
+        said = [words for words in (NO_NUMBERS, NO_DATES, UNSEEN) if told[words]]
+        return out, [f"{words}: {listed(told[words])}." for words in said]
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Names of the features, shape (n_features_out,)."""

@@ -98,10 +98,10 @@ def _check_size(path: Path) -> None:
     if path.suffix.lower() not in PARQUET_NAMES or not path.is_file():
         return
     try:
-        with parquet.ParquetFile(path) as file:
-            rows, columns = file.metadata.num_rows, file.metadata.num_columns
+        known = parquet.read_metadata(path)
     except (pa.ArrowException, OSError, ValueError):
         return  # what is wrong with it is said when it is read
+    rows, columns = known.num_rows, known.num_columns
     needed, limit = rows * (8.0 * COPIES * columns + BYTES_A_ROW), memory_limit()
     if needed > limit:
         raise TableError(
