@@ -11,6 +11,7 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -310,9 +311,10 @@ def _split(text: str, delimiter: str, name: str) -> list[Any]:
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    encoded = text.encode("utf-8", "replace")
-    try:
+    encoded, header = text.encode("utf-8", "replace"), list[str]()
+    with suppress(csv.Error):
         header = next(filter(None, csv.reader(io.StringIO(text), delimiter=delimiter)), [])
+    try:
         table = arrow.read_csv(
             _arrow_stream(encoded),
             read_options=arrow.ReadOptions(
@@ -324,7 +326,7 @@ def _split(text: str, delimiter: str, name: str) -> list[Any]:
                 strings_can_be_null=False,
             ),
         )
-    except (csv.Error, pa.ArrowException, ValueError, OSError):
+    except (pa.ArrowException, ValueError, OSError):
         # Slower, but it knows the line, and it forgives what can be forgiven.
         rows = _split_slowly(text, delimiter, name)
         return [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
