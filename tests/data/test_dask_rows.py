@@ -20,7 +20,7 @@ from dask.distributed import Client, LocalCluster
 
 from activehuber import HLClassifier, HLRegressor, View
 from activehuber.data import dask_rows as cluster
-from activehuber.data.rows import ArrayRows
+from activehuber.data.rows import ArrayRows, one_blas_thread
 from activehuber.operators.features import moments, project
 
 SETTINGS = {"approximation": "nystrom", "n_components": 40, "random_state": 7}
@@ -346,7 +346,7 @@ def test_blas_threads_come_back():
         return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
 
     before = threads()
-    first, second = cluster.one_thread_a_task(), cluster.one_thread_a_task()
+    first, second = one_blas_thread(), one_blas_thread()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)

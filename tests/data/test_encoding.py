@@ -258,14 +258,13 @@ def test_mixed_objects_and_nullable_types():
     assert np.all(np.isfinite(features.transform(frame)))
 
 
-def test_rows_in_blocks_and_columns_in_groups_are_the_same(table, monkeypatch):
+def test_columns_in_groups_are_the_same(table, monkeypatch):
     whole = TableFeatures().fit(table)
     bent = table.astype({"size": object, "town": object})
     bent.loc[[2, 70], "size"] = "big"
     bent.loc[[5, 71], "town"] = ["d", "e"]
     features, notes = whole.transform_and_tell(bent)
     assert notes[0].endswith("size (2).") and notes[1].endswith("town (d, e).")
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", 3)
     monkeypatch.setattr(module, "NUMBERS_AT_ONCE", 1)
     parts = TableFeatures().fit(table)
     assert parts.sentences_ == whole.sentences_

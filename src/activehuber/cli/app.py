@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -55,7 +55,8 @@ def run(arguments: Sequence[str]) -> int:
         0; 2 after one line on stderr that says what is wrong; 130 after Ctrl-C.
     """
     try:
-        code = _call(arguments)
+        # None after a command; a number after help, which there is where no command is.
+        code = app(args=list(arguments), prog_name="activehuber", standalone_mode=False)
         if code != 130:  # as some versions of typer say that it was Ctrl-C
             return _told(code)
     except KeyboardInterrupt:
@@ -66,23 +67,16 @@ def run(arguments: Sequence[str]) -> int:
     except MemoryError:
         return _fail("memory ran out; use fewer rows or leave columns out with --drop")
     except Exception as error:
-        if type(error).__name__ != "Abort":
+        kind = type(error).__name__
+        # What some versions of typer raise; others print the help themselves.
+        if kind == "NoArgsIsHelpError" and hasattr(error, "ctx"):
+            print(error.ctx.get_help())
+            return _told(0)
+        if kind != "Abort":
             if os.environ.get(TRACEBACK):
                 raise
             return _fail(_line_of(error))
     return _fail(STOPPED, exit_code())
-
-
-def _call(arguments: Sequence[str]) -> Any:
-    """None after a command; a number after help, which there is where no command is."""
-    try:
-        return app(args=list(arguments), prog_name="activehuber", standalone_mode=False)
-    except Exception as error:
-        # What some versions of typer raise; others print the help themselves.
-        if type(error).__name__ != "NoArgsIsHelpError" or not hasattr(error, "ctx"):
-            raise
-        print(error.ctx.get_help())
-        return 0
 
 
 def _told(code: int | None) -> int:

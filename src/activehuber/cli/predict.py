@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from activehuber.cli.terminal import check_not_inputs, one_line
 from activehuber.runtime.files import check_output_file, write_file
@@ -14,12 +14,10 @@ from activehuber.runtime.messages import TableError
 
 
 def predict_command(
-    model: Annotated[Path, typer.Argument(help="model.skops of an audit.")],
-    table: Annotated[Path, typer.Argument(help="A table with the same columns.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The CSV file to write.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the file if it exists.")
-    ] = False,
+    model: Annotated[Path, Argument(help="model.skops of an audit.")],
+    table: Annotated[Path, Argument(help="A table with the same columns.")],
+    output: Annotated[Path, Option("-o", "--output", help="The CSV file to write.")],
+    force: Annotated[bool, Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Predict the target for the rows of another table."""
     from activehuber.audit.outputs import predict_columns

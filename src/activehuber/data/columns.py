@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,15 +77,14 @@ class Category:
         every = (*self.levels, "(other)") if self.pooled else self.levels
         return [f"{column} = {level}" for level in every]
 
-    def columns(self, column: pd.Series) -> tuple[list[np.ndarray], list[str]]:
-        """The 0/1 columns, and the words that are no level and have no pool."""
+    def columns(self, column: pd.Series) -> tuple[np.ndarray, list[str]]:
+        """The 0/1 columns, shape (n, d), and the words that are no level and have no pool."""
         words = np.array(words_of(column), dtype=object)
         place = {level: i for i, level in enumerate(self.levels)}
         other = len(self.levels)
         codes = np.array([place.get(word, other) for word in words])
-        columns = [(codes == i).astype(np.float64) for i in range(other + self.pooled)]
         new = [] if self.pooled else sorted({str(word) for word in words[codes == other]})
-        return columns, new
+        return codes[:, None] == np.arange(other + self.pooled), new
 
 
 @dataclass(frozen=True)
@@ -119,11 +118,10 @@ class Dates:
         gone = [f"{column} missing"] if self.gaps else []
         return [f"{column} {DATE_PARTS[i]}" for i in self.used] + gone
 
-    def columns(self, dates: np.ndarray) -> list[np.ndarray]:
+    def columns(self, dates: np.ndarray) -> Matrix:
         """The features of datetime64[ns] dates."""
         standard = self.parts.apply(date_parts(dates, self.origin))
-        gone = [np.isnat(dates).astype(np.float64)] if self.gaps else []
-        return [standard[:, i] for i in self.used] + gone
+        return np.column_stack([standard[:, self.used], *([np.isnat(dates)] * self.gaps)])
 
 
 @dataclass(frozen=True)
@@ -169,19 +167,21 @@ class Encoding:
         """The columns of a kind."""
         return [n for n, k in zip(self.columns, self.kinds, strict=True) if k == kind]
 
+    def each(self) -> Iterator[tuple[str, str, Any]]:
+        """Name and kind of each column and what was learnt of it; of numbers their gaps."""
+        learnt = {NUMBER: self.gaps, CATEGORY: self.categories, DATE: self.dates}
+        of_kind: dict[str, Iterator[Any]] = {kind: iter(own) for kind, own in learnt.items()}
+        for name, kind in zip(self.columns, self.kinds, strict=True):
+            yield name, kind, False if kind == FLAG else next(of_kind[kind])
+
     def names(self) -> list[list[str]]:
         """Names of the features of each column."""
-        gaps, categories, dates = iter(self.gaps), iter(self.categories), iter(self.dates)
-        out = []
-        for name, kind in zip(self.columns, self.kinds, strict=True):
-            if kind == CATEGORY:
-                out.append(next(categories).names(name))
-            elif kind == DATE:
-                out.append(next(dates).names(name))
-            else:
-                marked = kind == NUMBER and next(gaps)
-                out.append([name, f"{name} missing"] if marked else [name])
-        return out
+        return [
+            own.names(name)
+            if isinstance(own, (Category, Dates))
+            else [name, *([f"{name} missing"] * bool(own))]
+            for name, _, own in self.each()
+        ]
 
 
 def words_of(column: pd.Series) -> list[str]:

@@ -10,13 +10,13 @@ a worker that died runs again elsewhere; what is scattered would have died with 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from functools import partial
+from operator import attrgetter
 from typing import Any
 from uuid import uuid4
 
@@ -55,9 +55,9 @@ KEPT = 4
 # Chunks are cut anew if there are fewer a thread than this, or if they are tiny.
 CHUNKS_A_THREAD = 2
 FEWEST_CHUNK_ROWS = 8_192
-# Seconds: between looks at the connection; between questions to the scheduler; until a
-# scheduler that does not answer is given up; until a cluster without workers is.
-LOOK, ASK, SILENCE, NO_WORKERS = 0.5, 5.0, 30.0, 300.0
+# Seconds: between looks at the connection and at what the scheduler has; until a scheduler
+# that does not answer is given up; until a cluster without workers is.
+LOOK, SILENCE, NO_WORKERS = 2.0, 30.0, 300.0
 # Seconds that a scheduler has to answer the first time.
 CONNECT = 10.0
 
@@ -128,8 +128,8 @@ def collect(client: Any, futures: list[Any]) -> list[Any]:
     CancelledError, KilledWorker
         If futures were lost on the way.
     """
-    watch = _ConnectionWatch(client)
     waiting = _on_loop(client, lambda: client.gather(futures, asynchronous=True))
+    workers_seen = time.monotonic()
     try:
         while True:
             try:
@@ -137,9 +137,25 @@ def collect(client: Any, futures: list[Any]) -> list[Any]:
             except TimeoutError:
                 if waiting.done():  # a task's own TimeoutError, or its result just now
                     return waiting.result()
-                watch.look()
+            if client.status != "running":
+                await_connection(client)
+                raise CancelledError("the connection to the Dask scheduler was lost meanwhile")
+            try:
+                workers_seen = time.monotonic() if _workers(client) else workers_seen
+            except ConnectionError:
+                if client.status == "running":  # it is there, and silent
+                    raise
+            if time.monotonic() - workers_seen > NO_WORKERS:
+                raise RuntimeError(
+                    f"the Dask cluster has had no worker for {NO_WORKERS:.0f} s; start some "
+                    "with `dask worker` and the address of the scheduler"
+                )
     except BaseException:
-        _cancel(client, futures)
+        if client.status == "running":
+            # If it goes away meanwhile its tasks do too; what is raised is the first error.
+            with suppress(TimeoutError, CancelledError, OSError):
+                answer = _on_loop(client, lambda: client.cancel(futures, asynchronous=True))
+                answer.result(timeout=5.0)
         # It ends by itself, as its futures are gone, unless no one is there to say so.
         with suppress(TimeoutError, CancelledError):
             waiting.exception(timeout=1.0)
@@ -188,53 +204,13 @@ def _on_loop(client: Any, question: Callable[[], Any]) -> Any:
     return asyncio.run_coroutine_threadsafe(ask(), client.loop.asyncio_loop)
 
 
-def _asked(client: Any, question: Callable[[], Any]) -> Any:
-    """What the scheduler answers."""
+def _workers(client: Any) -> list[dict[str, Any]]:
+    """What the scheduler knows of each worker."""
     try:
-        return _on_loop(client, question).result(timeout=SILENCE)
+        known = _on_loop(client, client.scheduler.identity).result(timeout=SILENCE)
     except (TimeoutError, OSError):
         raise _lost(client) from None
-
-
-def _cancel(client: Any, futures: list[Any]) -> None:
-    """Take tasks back, if the scheduler is there to hear it."""
-    if client.status == "running":
-        # If it goes away meanwhile its tasks do too; what is raised is the first error.
-        with suppress(TimeoutError, CancelledError, OSError):
-            answer = _on_loop(client, lambda: client.cancel(futures, asynchronous=True))
-            answer.result(timeout=5.0)
-
-
-class _ConnectionWatch:
-    """Looks after the connection while something is waited for."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-        self.question: Any = None
-        self.asked = self.workers_seen = time.monotonic()
-
-    def look(self) -> None:
-        """Raise if the client lost its scheduler, or the scheduler its workers, for good."""
-        now = time.monotonic()
-        if self.client.status != "running":
-            await_connection(self.client)
-            raise CancelledError("the connection to the Dask scheduler was lost meanwhile")
-        if self.question is None:
-            if now - self.asked >= ASK:
-                self.asked = now
-                self.question = _on_loop(self.client, self.client.scheduler.identity)
-        elif self.question.done():
-            if self.question.exception() is None and self.question.result()["workers"]:
-                self.workers_seen = now
-            self.question = None
-        elif now - self.asked > SILENCE:
-            self.question.cancel()
-            raise _lost(self.client)
-        if now - self.workers_seen > NO_WORKERS:
-            raise RuntimeError(
-                f"the Dask cluster has had no worker for {NO_WORKERS:.0f} s; start some with "
-                "`dask worker` and the address of the scheduler"
-            )
+    return list(known["workers"].values())
 
 
 def await_connection(client: Any) -> None:
@@ -269,7 +245,8 @@ def _large_graphs() -> Iterator[None]:
 
 def dask_rows(X: Any, y: Any, names: Any = None) -> tuple[DaskRows, Any, Any]:
     """Rows, labels and column names of a Dask array or data frame; see `streamed_rows`."""
-    from dask import is_dask_collection
+    import dask.array as da
+    from dask import delayed, is_dask_collection
 
     client = active_client()
     X, y, names = _features(X, y, names)
@@ -277,16 +254,13 @@ def dask_rows(X: Any, y: Any, names: Any = None) -> tuple[DaskRows, Any, Any]:
         lazy = y
         y = np.asarray(collect_again(lambda: (client, [client.compute(lazy)]))[0])
     if np.isnan(X.shape[0]):
-        X = _with_sizes(client, X)
+        lengths = [delayed(len)(part) for part in X.to_delayed().ravel()]
+        sizes = collect_again(lambda: (client, client.compute(lengths)))
+        X = da.Array(X.dask, X.name, (tuple(sizes), X.chunks[1]), meta=X._meta)
     if X.shape[0] == 0:
         raise ValueError("X has no rows: at least one is needed")
     rows = DaskRows(_Chunks(_well_cut(X, sum(w["nthreads"] for w in _workers(client)) or 1)))
     return rows, y, names
-
-
-def lazy_rows(X: Any, names: Any = None) -> LazyRows:
-    """New rows of a Dask array or data frame, to be worked on when they are asked for."""
-    return LazyRows(_features(X, None, names)[0])
 
 
 def _features(X: Any, y: Any, names: Any) -> tuple[Any, Any, Any]:
@@ -332,21 +306,6 @@ def _columns(frame: Any, y: Any, names: Any) -> tuple[Any, Any, Any]:
     return frame[wanted].astype(np.float64).to_dask_array(), labels, named
 
 
-def _with_sizes(client: Any, X: Any) -> Any:
-    """An array of unknown length with the sizes of its chunks counted."""
-    import dask
-    import dask.array as da
-
-    lengths = [dask.delayed(len)(part) for part in X.to_delayed().ravel()]
-    sizes = collect_again(lambda: (client, client.compute(lengths)))
-    return da.Array(X.dask, X.name, (tuple(sizes), X.chunks[1]), meta=X._meta)
-
-
-def _workers(client: Any) -> list[dict[str, Any]]:
-    """What the scheduler knows of each worker."""
-    return list(_asked(client, client.scheduler.identity)["workers"].values())
-
-
 def _well_cut(X: Any, threads: int) -> Any:
     """X with chunks enough for all threads, and not so many that tasks are mostly overhead."""
     sizes = X.chunks[0]
@@ -376,12 +335,9 @@ class _Chunks:
         self._kept: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
         self.gives: dict[Work, Gives] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """A copy elsewhere knows no client."""
-        return {"X": self.X}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["X"])  # type: ignore[misc]
+        return _Chunks, (self.X,)
 
     def client(self) -> Any:
         """The client of the fit, or the one that is active now."""
@@ -413,7 +369,8 @@ class _Chunks:
         found = self._kept.pop(id(thing), None)
         if found is None:
             with _large_graphs():
-                found = thing, self.client().submit(_contents, Parcel(thing), pure=False)
+                unpack = attrgetter("contents")
+                found = thing, self.client().submit(unpack, Parcel(thing), pure=False)
         self._kept[id(thing)] = found  # the last one used is the last one to go
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
@@ -510,11 +467,11 @@ def _add_tree(graph: dict[Any, Any], name: str, done: list[Any]) -> Any:
 
 
 class LazyRows(Rows):
-    """Rows of a Dask array that no one has asked for yet: a pass is one more lazy array."""
+    """Rows of a Dask array or data frame, not asked for yet: a pass is one more lazy array."""
 
-    def __init__(self, X: Any) -> None:
-        self.X = X
-        self.n_rows, self.n_features = X.shape
+    def __init__(self, X: Any, names: Any = None) -> None:
+        self.X, _, _ = _features(X, None, names)
+        self.n_rows, self.n_features = self.X.shape
 
     def run(
         self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
@@ -561,20 +518,14 @@ class Parcel:
         self.contents = contents
 
 
-def _contents(parcel: Parcel) -> Any:
-    return parcel.contents
-
-
 def _work_on_chunk(X: np.ndarray, job: Parcel, own: Parcel, *kept: Any) -> Result:
     """Work on the (chosen) rows of a chunk, a block at a time."""
     work, size, rest, keep = job.contents
     inner, columns = own.contents
     things = iter(kept)
-    shared = [next(things) if is_kept else t for t, is_kept in zip(rest, keep, strict=True)]
-    pieces = ArrayRows(X, size).pieces(columns, inner)
-    with one_thread_a_task():
-        results = (work(block, *shared, *parts) for block, *parts in pieces)
-        return put_together(results, len(X) if inner is None else len(inner))
+    shared = (next(things) if is_kept else t for t, is_kept in zip(rest, keep, strict=True))
+    with one_blas_thread():  # the other threads of the worker are all at work
+        return ArrayRows(X, size).run(work, tuple(shared), columns, inner)
 
 
 def _values(done: Result) -> Result:
@@ -584,11 +535,9 @@ def _values(done: Result) -> Result:
 
 def _added(*done: Result) -> Result:
     """Sums of several chunks; theirs stay as they are, for they may be asked for again."""
-    sums = done[0][1]
-    if len(done) > 1:
-        sums = tuple(left + right for left, right in zip(sums, done[1][1], strict=True))
-        for each in done[2:]:
-            sums = add_sums(sums, each[1])
+    sums = tuple(np.array(term) for term in done[0][1])
+    for _, terms in done[1:]:
+        sums = add_sums(sums, terms)
     return None, sums
 
 
@@ -597,30 +546,3 @@ def _values_of_chunk(X: np.ndarray, job: Parcel) -> Any:
         work, _, shared, _ = job.contents
         return work(np.zeros((1, X.shape[1])), *shared)[0][:0]
     return _work_on_chunk(X, job, Parcel((None, [])))[0]
-
-
-_tasks_at_work = 0
-_blas_limit: Any = None
-_counting = threading.Lock()
-
-
-@contextmanager
-def one_thread_a_task() -> Iterator[None]:
-    """Keep BLAS from starting threads beside those of the worker, which are all at work.
-
-    BLAS has one setting for the process: the first task of several sets it, the last one sets
-    it back.
-    """
-    global _tasks_at_work, _blas_limit
-    with _counting:
-        _tasks_at_work += 1
-        if _tasks_at_work == 1:
-            _blas_limit = one_blas_thread()
-    try:
-        yield
-    finally:
-        with _counting:
-            _tasks_at_work -= 1
-            if _tasks_at_work == 0:
-                _blas_limit.restore_original_limits()
-                _blas_limit = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
 MOST_DISTINCT = 0.5
 # Bytes of the numeric table at most.
 MOST_BYTES = 2 * 2**30
-# Rows that become features at once, and numbers that are learnt from at once.
-ROWS_AT_ONCE, NUMBERS_AT_ONCE = 1 << 16, 1 << 22
+# Numbers that are learnt from, or become features, at once.
+NUMBERS_AT_ONCE = 1 << 20
 
 # What is said of the columns of a kind, and of others that are named while learning.
 OF_KIND = {
@@ -57,6 +56,10 @@ INFINITE = "Infinite numbers count as missing"
 POOLED = "Rare levels share one 0/1 column"
 COUNTERS = "These count the rows; leave them out if they say nothing"
 GUESSES = "guesses"  # these are whole sentences
+# The same of cells of a new table that had to be bent.
+NO_NUMBERS = "Cells that are no finite numbers count as missing"
+NO_DATES = "Cells that are no dates count as missing"
+UNSEEN = "Words that the model has not seen"
 Told = defaultdict[str, list[str]]
 
 
@@ -122,18 +125,29 @@ class TableFeatures(TransformerMixin, BaseEstimator):
         frame = as_frame(X)
         if not len(frame):
             raise TableError("the table has no rows")
-        kinds, dropped = self._sort_columns(frame)
-        told: Told = defaultdict(list)
+        kinds: dict[str, str] = {}
+        dropped, told = Told(list), Told(list)
+        of_kind: dict[str, list[Any]] = {kind: [] for kind in OF_KIND}
+        empty = frame.isna().all(axis=0).to_numpy()
+        for name, dtype, nothing in zip(frame.columns, frame.dtypes, empty, strict=True):
+            kind = NUMBER if nothing or dtype == np.float64 else _kind(frame[name])
+            # Numbers are looked at many columns at once.
+            learnt = None if kind == NUMBER else self._learn(frame[name], kind, told)
+            if nothing:
+                dropped["empty"].append(name)
+            elif isinstance(learnt, str):
+                dropped[learnt].append(name)
+            else:
+                kinds[name] = kind
+                of_kind[kind].append(learnt)
         numbers, gaps = _learn_numbers(frame, kinds, dropped, told)
-        words = [frame[name] for name, kind in kinds.items() if kind == CATEGORY]
-        dates = [frame[name] for name, kind in kinds.items() if kind == DATE]
         encoding = Encoding(
             tuple(kinds),
             tuple(kinds.values()),
             numbers,
             gaps,
-            [self._levels(column, told) for column in words],
-            [_learn_dates(column, told) for column in dates],
+            of_kind[CATEGORY],
+            of_kind[DATE],
             [(name, why) for why, names in dropped.items() for name in names],
             _sentences(kinds, dropped, told),
         )
@@ -174,58 +188,40 @@ class TableFeatures(TransformerMixin, BaseEstimator):
     def transform_and_tell(self, X: Any) -> tuple[Matrix, list[str]]:
         """The features, and sentences on cells that had to be bent."""
         check_is_fitted(self, "encoding_")
-        frame = as_frame(X)
+        frame, encoding = as_frame(X), self.encoding_
         there = set(frame.columns)
         absent = [name for name in self.columns_ if name not in there]
         if absent:
             raise TableError(f"the table lacks what the model needs: {listed(absent)}")
-        # What the dates of a column mean is settled by all of them together.
-        dates = self._dates(frame)
-        out, bent = np.empty((len(frame), len(self.source_))), _Bent()
-        for name, values in dates.items():
-            bent.count_lost("dates", frame[name], ~np.isnat(values))
-        for start in range(0, len(frame), ROWS_AT_ONCE):
-            here = slice(start, start + ROWS_AT_ONCE)
-            part = {name: values[here] for name, values in dates.items()}
-            for place, column in enumerate(self._columns(frame.iloc[here], part, bent)):
-                out[here, place] = column
-        return out, bent.sentences()
-
-    def _columns(
-        self, frame: pd.DataFrame, dates: dict[str, np.ndarray], bent: _Bent
-    ) -> Iterator[np.ndarray]:
-        """The features of some rows one by one, each of shape (n,)."""
-        encoding = self.encoding_
+        told = Told(list)
+        out = np.empty((len(frame), len(self.source_)))
+        firsts = np.searchsorted(self.source_, np.arange(len(self.columns_)))
         names = encoding.of_kind(NUMBER)
-        values = _number_block(frame, names)
-        good = np.isfinite(values)
-        for place in np.flatnonzero(~np.all(good, axis=0)):
-            bent.count_lost("finite numbers", frame[names[place]], good[:, place])
-        values = np.where(good, values, np.nan)
-        standard = encoding.numbers.apply(values)
-        numbers = zip(standard.T, values.T, encoding.gaps, strict=True)
-        categories, learnt = iter(encoding.categories), iter(encoding.dates)
-        for name, kind in zip(self.columns_, self.kinds_, strict=True):
+        places = firsts[np.array(self.kinds_) == NUMBER]
+        for here, values in _number_blocks(frame, names):
+            good, gaps = np.isfinite(values), encoding.gaps[here]
+            for place in np.flatnonzero(~np.all(good, axis=0)):
+                told[NO_NUMBERS] += _lost(frame[names[here][place]], good[:, place])
+            numbers = Numbers(*(learnt[here] for learnt in encoding.numbers))
+            out[:, places[here]] = numbers.apply(np.where(good, values, np.nan))
+            out[:, places[here][gaps] + 1] = ~good[:, gaps]
+        for first, (name, kind, learnt) in zip(firsts, encoding.each(), strict=True):
             if kind == NUMBER:
-                column, raw, gaps = next(numbers)
-                yield column
-                if gaps:
-                    yield np.isnan(raw).astype(np.float64)
-            elif kind == FLAG:
+                continue
+            if kind == FLAG:
                 flags = read_numbers(frame[name])
-                yield np.where(np.isfinite(flags), flags, 0.0)
+                found = np.where(np.isfinite(flags), flags, 0.0)[:, None]
             elif kind == CATEGORY:
-                columns, new = next(categories).columns(frame[name])
-                bent.add_unseen(name, new)
-                yield from columns
+                found, new = learnt.columns(frame[name])
+                told[UNSEEN] += [f"{name} ({listed(new, 3)})"] if new else []
             else:
-                yield from next(learnt).columns(dates[name])
-
-    def _dates(self, frame: pd.DataFrame) -> dict[str, np.ndarray]:
-        """Dates of the columns that have them, as datetime64[ns]."""
-        names = self.encoding_.of_kind(DATE)
-        pairs = zip(names, self.encoding_.dates, strict=True)
-        return {name: read_dates(frame[name], each.layout) for name, each in pairs}
+                # What the dates of a column mean is settled by all of them together.
+                dates = read_dates(frame[name], learnt.layout)
+                told[NO_DATES] += _lost(frame[name], ~np.isnat(dates))
+                found = learnt.columns(dates)
+            out[:, first : first + found.shape[1]] = found
+        said = [words for words in (NO_NUMBERS, NO_DATES, UNSEEN) if told[words]]
+        return out, [f"{words}: {listed(told[words])}." for words in said]
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Names of the features, shape (n_features_out,)."""
@@ -241,88 +237,72 @@ class TableFeatures(TransformerMixin, BaseEstimator):
     def missing_in(self, X: Any, rows: np.ndarray) -> list[list[str]]:
         """For some rows of the table of `fit` the columns in which they have a gap."""
         part = as_frame(X).iloc[rows]
-        numbers, encoding = self.encoding_.of_kind(NUMBER), self.encoding_
-        gappy = [name for name, gaps in zip(numbers, encoding.gaps, strict=True) if gaps]
-        gone = {name: ~np.isfinite(_number_block(part, [name])[:, 0]) for name in gappy}
-        gone |= {name: part[name].isna().to_numpy() for name in encoding.of_kind(CATEGORY)}
-        gone |= {name: np.isnat(dates) for name, dates in self._dates(part).items()}
         out: list[list[str]] = [[] for _ in rows]
-        for name in self.columns_:
-            for place in np.flatnonzero(gone.get(name, [])):
+        for name, kind, learnt in self.encoding_.each():
+            if kind == CATEGORY:
+                gone = part[name].isna().to_numpy()
+            elif kind == DATE:
+                gone = np.isnat(read_dates(part[name], learnt.layout))
+            else:
+                gone = ~np.isfinite(_as_numbers(part[name])) if learnt else np.empty(0)
+            for place in np.flatnonzero(gone):
                 out[place].append(name)
         return out
 
-    def _sort_columns(self, frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, list[str]]]:
-        """Kinds of the columns to use, and names of the others by reason."""
-        kinds: dict[str, str] = {}
-        dropped: dict[str, list[str]] = {}
-        empty = frame.isna().all(axis=0).to_numpy()
-        for name, dtype, nothing in zip(frame.columns, frame.dtypes, empty, strict=True):
-            if nothing:
-                dropped.setdefault("empty", []).append(name)
-            elif dtype == np.float64:
-                kinds[name] = NUMBER
-            else:
-                kind = _kind(frame[name])
-                reason = self._reason_to_drop(frame[name], kind)
-                if reason or kind is None:
-                    dropped.setdefault(reason, []).append(name)
-                else:
-                    kinds[name] = kind
-        return kinds, dropped
-
-    def _reason_to_drop(self, column: pd.Series, kind: str | None) -> str:
-        """Why a column cannot be used, or nothing."""
-        if kind is None:
+    def _learn(self, column: pd.Series, kind: str, told: Told) -> Category | Dates | str | None:
+        """What is learnt of a column that is not of numbers, or why it cannot be used."""
+        if not kind:
             return "of a type that has no numbers"
-        if kind in (FLAG, DATE):
-            return "constant" if column.nunique(dropna=False) == 1 else ""
         if kind == CATEGORY:
-            counts = Counter(words_of(column))
-            if len(counts) == 1:
-                return "constant"
-            many = len(counts) > max(self.max_levels, MOST_DISTINCT * len(column))
-            if many or max(counts.values()) < self.min_count:
-                return "like ids or prose"
-        return ""
+            return self._levels(column, told)
+        if column.nunique(dropna=False) == 1:
+            return "constant"
+        return _learn_dates(column, told) if kind == DATE else None
 
-    def _levels(self, column: pd.Series, told: Told) -> Category:
-        """Levels of a column of words, commonest kept."""
+    def _levels(self, column: pd.Series, told: Told) -> Category | str:
+        """Levels of a column of words, commonest kept, or why it cannot be used."""
+        counts = Counter(words_of(column))
+        if len(counts) == 1:
+            return "constant"
+        many = len(counts) > max(self.max_levels, MOST_DISTINCT * len(column))
+        if many or max(counts.values()) < self.min_count:
+            return "like ids or prose"
         gone = int(column.isna().sum())
         told[GAPS_OF_WORDS] += [f"{column.name} ({gone})"] if gone else []
-        words, counts = np.unique(np.array(words_of(column), dtype=str), return_counts=True)
         # Ties as scikit-learn's OneHotEncoder breaks them.
-        order = np.argsort(counts, kind="stable")[::-1]
-        common = [i for i in order if counts[i] >= self.min_count]
-        if len(common) == len(words) and len(words) <= self.max_levels:
-            return Category(tuple(sorted(words.tolist())), False)
-        levels = sorted(str(words[i]) for i in common[: self.max_levels - 1])
-        told[POOLED].append(f"{column.name} ({len(words) - len(levels)})")
+        order = sorted(counts, key=lambda word: (counts[word], word), reverse=True)
+        common = [word for word in order if counts[word] >= self.min_count]
+        if len(common) == len(counts) <= self.max_levels:
+            return Category(tuple(sorted(common)), False)
+        levels = sorted(common[: self.max_levels - 1])
+        told[POOLED].append(f"{column.name} ({len(counts) - len(levels)})")
         return Category(tuple(levels), True)
 
 
 def _learn_numbers(
-    frame: pd.DataFrame, kinds: dict[str, str], dropped: dict[str, list[str]], told: Told
+    frame: pd.DataFrame, kinds: dict[str, str], dropped: Told, told: Told
 ) -> tuple[Numbers, np.ndarray]:
     """Columns of numbers and which have gaps; constant ones are taken out of `kinds`."""
     names = [name for name, kind in kinds.items() if kind == NUMBER]
-    # Some at a time: what is learnt of them takes several copies.
-    width = max(1, NUMBERS_AT_ONCE // len(frame))
-    groups = [names[start : start + width] for start in range(0, len(names), width)]
-    found = [_look_at_numbers(_number_block(frame, group)) for group in groups or [[]]]
-    learnt = Numbers(*np.concatenate([each[0] for each in found], axis=1))
-    counts, infinite, steps = (np.concatenate([each[i] for each in found]) for i in (1, 2, 3))
-    keep = (learnt.scale > 0.0) | ((counts > 0) & (counts < len(frame)))
-    for place, name in enumerate(names):
-        if not keep[place]:
-            why = "constant" if counts[place] == 0 else "empty"
-            dropped.setdefault(why, []).append(name)
-            del kinds[name]
-            continue
-        told[GAPS] += [f"{name} ({counts[place]})"] if counts[place] else []
-        told[INFINITE] += [name] if infinite[place] else []
-    told[COUNTERS] += [names[place] for place in np.flatnonzero(steps)]
-    return Numbers(*np.array(learnt)[:, keep]), counts[keep] > 0
+    learnt, gaps = [np.empty((3, 0))], [np.empty(0, dtype=bool)]
+    for here, values in _number_blocks(frame, names):
+        infinite = np.any(np.isinf(values), axis=0)
+        values = np.where(np.isfinite(values), values, np.nan)
+        counts = np.isnan(values).sum(axis=0)
+        steps = np.all(values[1:] == values[:-1] + 1.0, axis=0) & (len(values) > 20)
+        found = Numbers.of(values)
+        keep = (found.scale > 0.0) | ((counts > 0) & (counts < len(frame)))
+        for place, name in enumerate(names[here]):
+            if keep[place]:
+                told[GAPS] += [f"{name} ({counts[place]})"] if counts[place] else []
+                told[INFINITE] += [name] if infinite[place] else []
+                told[COUNTERS] += [name] if steps[place] else []
+            else:
+                dropped["constant" if counts[place] == 0 else "empty"].append(name)
+                del kinds[name]
+        learnt.append(np.array(found)[:, keep])
+        gaps.append(counts[keep] > 0)
+    return Numbers(*np.concatenate(learnt, axis=1)), np.concatenate(gaps)
 
 
 def _learn_dates(column: pd.Series, told: Told) -> Dates:
@@ -362,7 +342,8 @@ def as_frame(X: Any) -> pd.DataFrame:
     return X
 
 
-def _kind(column: pd.Series) -> str | None:
+def _kind(column: pd.Series) -> str:
+    """The kind of a column that is not empty, or nothing if it cannot be used."""
     import pandas as pd
 
     types = pd.api.types
@@ -370,7 +351,7 @@ def _kind(column: pd.Series) -> str | None:
     if types.is_bool_dtype(dtype):
         return CATEGORY if column.isna().any() else FLAG
     if types.is_complex_dtype(dtype):
-        return None
+        return ""
     if types.is_numeric_dtype(dtype) or types.is_timedelta64_dtype(dtype):
         return NUMBER
     if types.is_datetime64_any_dtype(dtype):
@@ -387,7 +368,7 @@ def _kind(column: pd.Series) -> str | None:
         return DATE
     if all(type(cell).__name__ == "Decimal" for cell in sample):
         return NUMBER
-    return None
+    return ""
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -399,68 +380,35 @@ def _is_text(column: pd.Series) -> bool:
     return column.dtype == object and all(isinstance(cell, str) for cell in column.dropna())
 
 
-def _number_block(frame: pd.DataFrame, names: list[str]) -> Matrix:
-    """Columns as floats of shape (n, d)."""
-    if not names:
-        return np.empty((len(frame), 0))
-    part = frame[names]
-    if (part.dtypes == np.float64).all():
-        return part.to_numpy(dtype=np.float64, copy=True)
-    return np.stack([_seconds_or_numbers(part[name]) for name in names], axis=1)
+def _number_blocks(frame: pd.DataFrame, names: list[str]) -> Iterator[tuple[slice, Matrix]]:
+    """Columns as floats of shape (n, d), some at a time: what is made of them takes copies."""
+    width = max(1, NUMBERS_AT_ONCE // max(1, len(frame)))
+    for start in range(0, len(names), width):
+        here = slice(start, start + width)
+        part = frame[names[here]]
+        if (part.dtypes == np.float64).all():
+            yield here, part.to_numpy(dtype=np.float64)
+        else:
+            yield here, np.stack([_as_numbers(part[name]) for name in part], axis=1)
 
 
-def _seconds_or_numbers(column: pd.Series) -> np.ndarray:
+def _as_numbers(column: pd.Series) -> np.ndarray:
+    """A column as floats; of lengths of time their seconds."""
     if column.dtype.kind == "m":
         return column.dt.total_seconds().to_numpy(dtype=np.float64)
     return read_numbers(column)
 
 
-def _look_at_numbers(
-    values: Matrix,
-) -> tuple[Numbers, np.ndarray, np.ndarray, np.ndarray]:
-    """What standardises (n, d) values, their gaps, and which are infinite or count the rows."""
-    infinite = np.any(np.isinf(values), axis=0)
-    values = np.where(np.isfinite(values), values, np.nan)
-    counts = np.isnan(values).sum(axis=0)
-    steps = np.all(values[1:] == values[:-1] + 1.0, axis=0) & (len(values) > 20)
-    return Numbers.of(values), counts, infinite, steps
-
-
-@dataclass
-class _Bent:
-    """Cells of a new table that had to be bent, by the names of their columns."""
-
-    lost: dict[str, Counter[str]] = field(default_factory=dict)
-    unseen: dict[str, set[str]] = field(default_factory=dict)
-
-    def count_lost(self, what: str, column: pd.Series, good: np.ndarray) -> None:
-        """Note how many cells of a column are there but are not what they should be."""
-        count = np.count_nonzero(~good & ~column.isna().to_numpy())
-        if count:
-            self.lost.setdefault(what, Counter())[str(column.name)] += int(count)
-
-    def add_unseen(self, name: str, words: list[str]) -> None:
-        """Note words that are no level of a column."""
-        if words:
-            self.unseen.setdefault(name, set()).update(words)
-
-    def sentences(self) -> list[str]:
-        """What to say of them."""
-        out = []
-        for what in ("finite numbers", "dates"):
-            if what in self.lost:
-                counts = [f"{name} ({count})" for name, count in self.lost[what].items()]
-                out.append(f"Cells that are no {what} count as missing: {listed(counts)}.")
-        if self.unseen:
-            new = [f"{name} ({listed(sorted(w), 3)})" for name, w in self.unseen.items()]
-            out.append(f"Words that the model has not seen: {listed(new)}.")
-        return out
+def _lost(column: pd.Series, good: np.ndarray) -> list[str]:
+    """How many cells of a column are there but are not what they should be: "size (2)"."""
+    count = np.count_nonzero(~good & ~column.isna().to_numpy())
+    return [f"{column.name} ({count})"] if count else []
 
 
 # --- words ------------------------------------------------------------------------------
 
 
-def _sentences(kinds: dict[str, str], dropped: dict[str, list[str]], told: Told) -> list[str]:
+def _sentences(kinds: dict[str, str], dropped: Told, told: Told) -> list[str]:
     of: Told = defaultdict(list)
     for name, kind in kinds.items():
         of[kind].append(name)
@@ -472,5 +420,5 @@ def _sentences(kinds: dict[str, str], dropped: dict[str, list[str]], told: Told)
     return out + [f"Left out: {reason}." for reason in _reasons(dropped)]
 
 
-def _reasons(dropped: dict[str, list[str]]) -> list[str]:
+def _reasons(dropped: Told) -> list[str]:
     return [f"{listed(names)} ({reason})" for reason, names in dropped.items()]

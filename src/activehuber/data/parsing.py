@@ -43,22 +43,10 @@ _DATES = (
 DATE_LAYOUTS = (*(layout for _, layout in _DATES), _DAY_FIRST)
 
 
-def cells_of(column: Any) -> np.ndarray:
-    """Cells as an object array of str: for one column at a time, they are many bytes each."""
-    return column if isinstance(column, np.ndarray) else column.to_numpy(zero_copy_only=False)
-
-
 def stripped(cells: Iterable[str]) -> list[str | None]:
     """Cells without outer blanks, None where there is nothing."""
     texts = (cell.strip() for cell in cells)
     return [None if text.lower() in MISSING else text for text in texts]
-
-
-def text_series(cells: list[Any]) -> pd.Series:
-    """A column of text, None where there is none."""
-    import pandas as pd
-
-    return pd.Series(np.array([*cells, None], dtype=object)[:-1], dtype=object)
 
 
 def parse_column(
@@ -88,21 +76,16 @@ def parse_column(
         return fast, None
     texts = stripped(cells)
     given = [text for text in texts if text is not None]
-    if not given:
-        return np.full(len(texts), np.nan), None
     numbers, note = _numbers(given, name, decimal_comma=decimal_comma)
-    present = np.array([text is not None for text in texts])
     if numbers is not None:
         column = np.full(len(texts), np.nan)
-        column[present] = numbers
+        column[[text is not None for text in texts]] = numbers
         return column, note
-    if {text.lower() for text in given} <= {"true", "false"} and np.all(present):
+    if None not in texts and {text.lower() for text in given} <= {"true", "false"}:
         return pd.Series([text.lower() == "true" for text in given]), None
-    layout = _date_layout(given)
-    dates = None if layout is None else _dates(texts, layout)
-    if layout is None or dates is None:
-        return text_series(list(texts)), None
-    return dates, _doubt_of_dates(given, layout, name)
+    words = pd.Series(texts, dtype=object)
+    layout, doubt = text_date_layout(words, name)
+    return (words if layout is None else _dates(words, layout)), doubt
 
 
 def _as_floats(cells: np.ndarray) -> np.ndarray | None:
@@ -120,24 +103,20 @@ def _numbers(
 ) -> tuple[np.ndarray | None, str | None]:
     """Numbers of all cells or None; thousands only where nothing else can be meant."""
     decimal, group = (",", ".") if decimal_comma else (".", ",")
-    plain = _convert(given, decimal, "")
+    plain = _convert(given, decimal)
     if plain is not None:
         return plain, None
     certain = any(_SURELY_THOUSANDS[group].fullmatch(cell) for cell in given)
-    if certain and all(group not in c or _THOUSANDS[group].fullmatch(c) for c in given):
-        found = _convert(given, decimal, group)
-        if found is not None:
-            return found, f"Column {name}: {group!r} was read as a separator of thousands."
-    return None, None
+    if not certain or any(group in c and not _THOUSANDS[group].fullmatch(c) for c in given):
+        return None, None
+    note = f"Column {name}: {group!r} was read as a separator of thousands."
+    return _convert([cell.replace(group, "") for cell in given], decimal), note
 
 
-def _convert(given: list[str], decimal: str, group: str) -> np.ndarray | None:
-    texts = [cell.replace(group, "") for cell in given] if group else given
-    if decimal != ".":
-        if any("." in text for text in texts):
-            return None
-        texts = [text.replace(decimal, ".") for text in texts]
-    return _as_floats(np.array(texts, dtype=object))
+def _convert(texts: list[str], decimal: str) -> np.ndarray | None:
+    if decimal == "," and any("." in text for text in texts):
+        return None
+    return _as_floats(np.array([text.replace(decimal, ".") for text in texts], dtype=object))
 
 
 def has_decimal_comma(columns: list[Any]) -> bool:
@@ -145,7 +124,7 @@ def has_decimal_comma(columns: list[Any]) -> bool:
     sample = max(1, SNIFFED_CELLS // max(1, len(columns)))
     points = commas = 0
     for column in columns[:SNIFFED_CELLS]:
-        for cell in cells_of(column[:sample]):
+        for cell in column[:sample].to_pylist():
             text = cell.strip()
             if "," in text:
                 commas += _SURELY_DECIMAL.fullmatch(text) is not None
@@ -167,23 +146,13 @@ def _largest_part(given: list[str], place: int) -> int:
     return max(int(text.split("/")[place]) for text in given)
 
 
-def _doubt_of_dates(given: list[str], layout: str, name: str) -> str | None:
-    """A sentence where days and months could as well be the other way round."""
-    if layout != _MONTH_FIRST or _largest_part(given, 1) > 12:
-        return None
-    return f"Column {name}: dates were read as month/day/year; no day settles it."
-
-
-def _dates(texts: list[str | None], layout: str) -> pd.Series | None:
-    """Dates of all cells, or None if some day is in no calendar."""
+def _dates(texts: Any, layout: str, errors: str = "raise") -> pd.Series:
+    """Dates of text, or an error if some day is in no calendar."""
     import pandas as pd
 
-    try:
-        # One zone for all: mixed offsets are no single column otherwise.
-        found = pd.to_datetime(pd.Series(texts, dtype=object), format=layout, utc=True)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return found.dt.tz_localize(None)
+    # One zone for all: mixed offsets are no single column otherwise.
+    cells = pd.Series(texts, dtype=object)
+    return pd.to_datetime(cells, format=layout, utc=True, errors=errors).dt.tz_localize(None)
 
 
 def text_date_layout(column: pd.Series, name: str) -> tuple[str | None, str | None]:
@@ -192,12 +161,17 @@ def text_date_layout(column: pd.Series, name: str) -> tuple[str | None, str | No
     None if its cells are not all dates that the CSV reader would take for such.
     """
     # Each text once: dates repeat.
-    texts = stripped(column.dropna().unique())
-    given = [text for text in texts if text is not None]
+    given = [text for text in stripped(column.dropna().unique()) if text is not None]
     layout = _date_layout(given)
-    if layout is None or _dates(list(given), layout) is None:
+    if layout is None:
         return None, None
-    return layout, _doubt_of_dates(given, layout, name)
+    try:
+        _dates(given, layout)
+    except (ValueError, TypeError, OverflowError):
+        return None, None
+    if layout != _MONTH_FIRST or _largest_part(given, 1) > 12:
+        return layout, None
+    return layout, f"Column {name}: dates were read as month/day/year; no day settles it."
 
 
 def has_thousands(text: str) -> bool:
@@ -233,9 +207,8 @@ def read_dates(column: pd.Series, layout: str | None = None) -> np.ndarray:
     layout = layout or _date_layout([text for text in texts if text is not None])
     if layout is None:
         return np.full(len(column), np.datetime64("NaT", "ns"))
-    written = pd.Series([*texts, None], dtype=object)
-    found = pd.to_datetime(written, format=layout, utc=True, errors="coerce")
-    return found.dt.tz_localize(None).to_numpy(dtype="datetime64[ns]")[places]
+    found = _dates([*texts, None], layout, errors="coerce")
+    return found.to_numpy(dtype="datetime64[ns]")[places]
 
 
 def offending(column: pd.Series, numbers: np.ndarray, most: int = 3) -> str | None:
@@ -252,14 +225,12 @@ def offending(column: pd.Series, numbers: np.ndarray, most: int = 3) -> str | No
 def mask_of_words(column: pd.Series, name: str) -> Mask:
     """A column of yes and no as a mask of shape (n,); an empty cell is no."""
     yes, no = {"1", "1.0", "true", "t", "yes", "y", "x"}, {"0", "0.0", "false", "f", "no", "n"}
-    gone = column.isna().to_numpy()
-    out = np.zeros(len(column), dtype=bool)
-    for row, cell in enumerate(column):
-        word = "no" if gone[row] else str(cell).strip().lower()
+    cells = zip(column, column.isna(), strict=True)
+    words = ["no" if gone else str(cell).strip().lower() for cell, gone in cells]
+    for row, word in enumerate(words):
         if word not in yes | no:
             raise TableError(
                 f"column {shortened(name)!r} must hold yes or no (1 or 0, true or false), but "
-                f"row {row + 1} has {shortened(cell)!r}"
+                f"row {row + 1} has {shortened(column.iloc[row])!r}"
             )
-        out[row] = word in yes
-    return out
+    return np.array([word in yes for word in words], dtype=bool)

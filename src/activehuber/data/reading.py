@@ -9,21 +9,15 @@ import csv
 import hashlib
 import io
 import re
-from collections import Counter
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from activehuber.data.parsing import (
-    cells_of,
-    has_decimal_comma,
-    parse_column,
-    stripped,
-    text_series,
-)
+from activehuber.data.parsing import has_decimal_comma, parse_column, stripped
 from activehuber.data.writing import plain_text
 from activehuber.runtime.memory import memory_limit
 from activehuber.runtime.messages import TableError, first_line, listed
@@ -37,7 +31,7 @@ PARQUET_NAMES = (".parquet", ".pq")
 SNIFFED_LINES = 60
 # Above this share of NUL bytes a file is no text; below it they are taken out.
 MOST_NULS = 0.01
-# The same for other control characters, among the first ones; below it they stay.
+# The same for other control characters, among the first bytes; below it they stay.
 MOST_CONTROLS, SNIFFED_TEXT = 0.01, 4_096
 # What a row takes at the peak of an audit: copies of its numbers, 8 bytes each (the file, the
 # table, the features), and bytes of what is found out about it.
@@ -87,8 +81,9 @@ def read_table(path: str | Path, as_text: Collection[str] = ()) -> Table:
     _check_size(path)
     content = _read_bytes(path)
     digest = hashlib.sha256(content).hexdigest()
+    notes: list[str] = []
     if path.suffix.lower() in PARQUET_NAMES or content[:4] == b"PAR1":
-        frame, notes = _read_parquet(content, path.name, as_text)
+        frame = _read_parquet(content, path.name, as_text)
     else:
         frame, notes = _read_csv(content, path.name, as_text)
     names, repeated, more = _distinct_names(list(frame.columns))
@@ -104,10 +99,10 @@ def _check_size(path: Path) -> None:
     if path.suffix.lower() not in PARQUET_NAMES or not path.is_file():
         return
     try:
-        with parquet.ParquetFile(path) as file:
-            rows, columns = file.metadata.num_rows, file.metadata.num_columns
+        known = parquet.read_metadata(path)
     except (pa.ArrowException, OSError, ValueError):
         return  # what is wrong with it is said when it is read
+    rows, columns = known.num_rows, known.num_columns
     needed, limit = rows * (8.0 * COPIES * columns + BYTES_A_ROW), memory_limit()
     if needed > limit:
         raise TableError(
@@ -133,9 +128,7 @@ def _read_bytes(path: Path) -> bytes:
     return content
 
 
-def _read_parquet(
-    content: bytes, name: str, as_text: Collection[str]
-) -> tuple[pd.DataFrame, list[str]]:
+def _read_parquet(content: bytes, name: str, as_text: Collection[str]) -> pd.DataFrame:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -147,7 +140,7 @@ def _read_parquet(
         raise TableError(f"{name} is no readable Parquet file: {first_line(error)}") from None
     if not len(table):
         raise TableError(f"{name} has no rows")
-    return frame, []
+    return frame
 
 
 def _arrow_stream(content: bytes) -> Any:
@@ -171,7 +164,7 @@ def arrow_frame(table: Any, as_text: Collection[str] = ()) -> pd.DataFrame:
         _as_written(column.to_pandas()) if title in as_text else column.to_pandas()
         for title, column in zip(table.column_names, table.columns, strict=True)
     ]
-    frame = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=range(len(table)))
+    frame = pd.DataFrame(dict(enumerate(columns)), index=range(len(table)))
     frame.columns = list(table.column_names)
     return frame
 
@@ -215,11 +208,11 @@ def file_digest(path: str) -> str:
 
 def _as_written(column: pd.Series) -> pd.Series:
     """A column as text; whole numbers without a point, None where missing."""
-    gone = column.isna().to_numpy()
-    cells = [
-        None if none else plain_text(cell) for cell, none in zip(column, gone, strict=True)
-    ]
-    return text_series(cells)
+    import pandas as pd
+
+    cells = zip(column, column.isna(), strict=True)
+    texts = [None if gone else plain_text(cell) for cell, gone in cells]
+    return pd.Series(texts, dtype=object)
 
 
 def _read_csv(
@@ -229,44 +222,35 @@ def _read_csv(
 
     text, notes = _decode(content, name)
     delimiter = sniff_delimiter(text)
-    header, columns = _split(text, delimiter, name)
-    columns, dropped = _without_empty_tail(columns)
-    if dropped:
-        rows = "row" if dropped == 1 else "rows"
-        notes.append(f"{dropped} empty {rows} at the end of the file left out.")
-    if not columns or not len(columns[0]):
+    columns = _split(text, delimiter, name)
+    header = [str(column[0]).strip() or f"column {i}" for i, column in enumerate(columns, 1)]
+    length = last = len(columns[0]) - 1 if columns else 0
+    # Spreadsheets leave rows at the end in which every cell is empty.
+    while last and len(columns) > 1 and not any(str(c[last]).strip() for c in columns):
+        last -= 1
+    if last < length:
+        rows = "row" if length - last == 1 else "rows"
+        notes.append(f"{length - last} empty {rows} at the end of the file left out.")
+    if not last:
         raise TableError(f"{name} has a header line but no rows")
+    columns = [column.slice(1, last) for column in columns]
     comma = has_decimal_comma(columns)
     if delimiter != "," or comma:
         spoken = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}[delimiter]
         mark = ", decimals by a comma" if comma else ""
         notes.append(f"Cells are separated by {spoken}{mark}.")
-    parsed: list[Any] = []
-    for title, column in zip(header, columns, strict=True):
-        cells = cells_of(column)
+    parsed: dict[int, Any] = {}
+    for place, (title, column) in enumerate(zip(header, columns, strict=True)):
+        # As objects they are many bytes each: one column at a time.
+        cells = column.to_numpy(zero_copy_only=False)
         if title in as_text:
-            parsed.append(text_series(stripped(cells)))
+            parsed[place] = pd.Series(stripped(cells), dtype=object)
         else:
-            found, note = parse_column(cells, title, decimal_comma=comma)
-            parsed.append(found)
+            parsed[place], note = parse_column(cells, title, decimal_comma=comma)
             notes += [note] if note else []
-    frame = _side_by_side(parsed) if parsed else pd.DataFrame()
+    frame = pd.DataFrame(parsed)
     frame.columns = header
     return frame, notes
-
-
-def _side_by_side(columns: list[Any]) -> pd.DataFrame:
-    """Columns as one frame; numbers in one block, so that 10⁵ of them take no time."""
-    import pandas as pd
-
-    numbers = {i: c for i, c in enumerate(columns) if isinstance(c, np.ndarray)}
-    others = {i: c for i, c in enumerate(columns) if i not in numbers}
-    parts = [pd.concat(others, axis=1)] if others else []
-    if numbers:
-        block = np.stack(list(numbers.values()), axis=1)
-        parts.insert(0, pd.DataFrame(block, columns=list(numbers)))
-    frame = pd.concat(parts, axis=1)
-    return frame if frame.columns.is_monotonic_increasing else frame.sort_index(axis=1)
 
 
 def _decode(content: bytes, name: str) -> tuple[str, list[str]]:
@@ -274,7 +258,15 @@ def _decode(content: bytes, name: str) -> tuple[str, list[str]]:
     notes = []
     if content[:2] in (b"PK", b"\x1f\x8b"):
         raise TableError(f"{name} is packed or a spreadsheet; save the table as CSV or Parquet")
-    encoding = _encoding_of(content)
+    # By the byte-order mark, or by where the zeros are.
+    head, encoding = content[:SNIFFED_TEXT], "utf-8"
+    if content.startswith(b"\xef\xbb\xbf"):
+        encoding = "utf-8-sig"
+    elif content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif len(head) >= 4 and head.count(0) > 0.4 * len(head):
+        little = head[1::2].count(0) > head[::2].count(0)
+        encoding = "utf-16-le" if little else "utf-16-be"
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError:
@@ -284,10 +276,9 @@ def _decode(content: bytes, name: str) -> tuple[str, list[str]]:
             ) from None
         text = content.decode("latin-1")
         notes.append("The file is not UTF-8; it was read as Latin-1.")
-    nuls = text.count("\x00")
-    head = text[:SNIFFED_TEXT]
-    strange = len(_CONTROLS.findall(head))
-    if nuls > MOST_NULS * len(text) or strange > MOST_CONTROLS * len(head):
+    nuls, first = text.count("\x00"), text[:SNIFFED_TEXT]
+    strange = len(_CONTROLS.findall(first))
+    if nuls > MOST_NULS * len(text) or strange > MOST_CONTROLS * len(first):
         raise TableError(
             f"{name} is no text file (it holds bytes that no text has); give CSV or Parquet"
         )
@@ -295,18 +286,6 @@ def _decode(content: bytes, name: str) -> tuple[str, list[str]]:
         text = text.replace("\x00", "")
         notes.append(f"{nuls} NUL {'byte' if nuls == 1 else 'bytes'} in the file left out.")
     return text.replace("\r\n", "\n").replace("\r", "\n"), notes
-
-
-def _encoding_of(content: bytes) -> str:
-    """By the byte-order mark, or by where the zeros are."""
-    if content.startswith(b"\xef\xbb\xbf"):
-        return "utf-8-sig"
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16"
-    head = content[:4096]
-    if len(head) >= 4 and head.count(0) > 0.4 * len(head):
-        return "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
-    return "utf-8"
 
 
 def sniff_delimiter(text: str) -> str:
@@ -327,13 +306,14 @@ def sniff_delimiter(text: str) -> str:
     return best
 
 
-def _split(text: str, delimiter: str, name: str) -> tuple[list[str], list[Any]]:
-    """Column names and the cells of each column, as Arrow has them; see `cells_of`."""
+def _split(text: str, delimiter: str, name: str) -> list[Any]:
+    """The cells of each column, the header's first, as Arrow has them."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    encoded = text.encode("utf-8", "replace")
-    as_text = {f"f{i}": pa.string() for i in range(_first_width(text, delimiter))}
+    encoded, header = text.encode("utf-8", "replace"), list[str]()
+    with suppress(csv.Error):
+        header = next(filter(None, csv.reader(io.StringIO(text), delimiter=delimiter)), [])
     try:
         table = arrow.read_csv(
             _arrow_stream(encoded),
@@ -342,82 +322,51 @@ def _split(text: str, delimiter: str, name: str) -> tuple[list[str], list[Any]]:
             ),
             parse_options=arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=arrow.ConvertOptions(
-                column_types=as_text, strings_can_be_null=False
+                column_types={f"f{i}": pa.string() for i in range(len(header))},
+                strings_can_be_null=False,
             ),
         )
     except (pa.ArrowException, ValueError, OSError):
         # Slower, but it knows the line, and it forgives what can be forgiven.
-        return _split_slowly(text, delimiter, name)
-    if any(len(column) == 0 for column in table.columns):
-        return _split_slowly(text, delimiter, name)
-    titles = [_title(column[0].as_py(), i) for i, column in enumerate(table.columns)]
-    return titles, [column.slice(1) for column in table.columns]
+        rows = _split_slowly(text, delimiter, name)
+        return [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    return list(table.columns)
 
 
-def _first_width(text: str, delimiter: str) -> int:
-    try:
-        rows = csv.reader(io.StringIO(text), delimiter=delimiter)
-        return len(next(filter(None, rows), []))
-    except csv.Error:
-        return 0
-
-
-def _split_slowly(text: str, delimiter: str, name: str) -> tuple[list[str], list[np.ndarray]]:
+def _split_slowly(text: str, delimiter: str, name: str) -> list[list[str]]:
+    """The rows of a table, the header's first."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    header: list[str] = []
     rows: list[list[str]] = []
     try:
         for row in reader:
-            if not row or (len(row) == 1 and not row[0].strip() and len(header) != 1):
+            width = len(rows[0]) if rows else 0
+            if not row or (len(row) == 1 and not row[0].strip() and width != 1):
                 continue
-            if not header:
-                header = row
-            elif len(row) != len(header):
+            if rows and len(row) != width:
                 raise TableError(
                     f"{name}, line {reader.line_num}: {len(row)} cells, but the header has "
-                    f"{len(header)}; mend that line or its quotes"
+                    f"{width}; mend that line or its quotes"
                 )
-            else:
-                rows.append(row)
+            rows.append(row)
     except csv.Error as error:
         raise TableError(
             f"{name}, line {reader.line_num}: {error}; mend that line or its quotes"
         ) from None
-    if not rows:
-        raise TableError(f"{name} has a header line but no rows")
-    columns = [np.array(column, dtype=object) for column in zip(*rows, strict=True)]
-    return [_title(cell, i) for i, cell in enumerate(header)], columns
-
-
-def _title(cell: str, position: int) -> str:
-    return cell.strip() or f"column {position + 1}"
-
-
-def _without_empty_tail(columns: list[Any]) -> tuple[list[Any], int]:
-    """Columns without the rows at the end in which every cell is empty, as of spreadsheets."""
-    length = len(columns[0]) if columns else 0
-    keep = length
-    while keep and len(columns) > 1 and not any(str(c[keep - 1]).strip() for c in columns):
-        keep -= 1
-    return ([column[:keep] for column in columns] if keep < length else columns), length - keep
+    return rows
 
 
 def _distinct_names(names: list[Any]) -> tuple[list[str], frozenset[str], list[str]]:
     """Names made distinct by a number in brackets, those that were repeated, and notes."""
     texts = [str(name) for name in names]
-    taken = set(texts)
-    seen: Counter[str] = Counter()
-    out: list[str] = []
+    taken, seen = set(texts), set[str]()
+    numbers = defaultdict[str, Iterator[int]](lambda: count(2))
     repeated: dict[str, None] = {}
-    for name in texts:
-        fresh = name
-        seen[name] += 1
-        while seen[name] > 1 and fresh in taken:
-            fresh = f"{name} ({seen[name]})"
-            seen[name] += fresh in taken
-        if fresh != name:
-            taken.add(fresh)
+    for place, name in enumerate(texts):
+        if name in seen:
             repeated[name] = None
-        out.append(fresh)
+            fresh = (f"{name} ({number})" for number in numbers[name])
+            texts[place] = next(each for each in fresh if each not in taken)
+            taken.add(texts[place])
+        seen.add(name)
     notes = [f"Columns of the same name were numbered: {listed(repeated)}."] if repeated else []
-    return out, frozenset(repeated), notes
+    return texts, frozenset(repeated), notes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -130,23 +131,18 @@ class LocalRows(Rows):
         n = self.n_rows if chosen is None else len(chosen)
         return put_together(self._results(work, shared, columns, chosen), n)
 
-    def pieces(self, columns: Entries, chosen: Chosen) -> Iterator[tuple[Any, ...]]:
-        """Each block with its part of the columns."""
-        start = 0
-        for block in self.blocks(chosen):
-            here = slice(start, start + len(block))
-            yield block, *(column[here] for column in columns)
-            start = here.stop
-
     def _results(
         self, work: Work, shared: Shared, columns: Entries, chosen: Chosen
     ) -> Iterator[Result]:
         """What each block gives, in order; blocks are read while others are worked on."""
-        threads = blas_threads()
+        threads, start = blas_threads(), 0
         with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
             waiting: deque[Future] = deque()
             try:
-                for block, *parts in self.pieces(columns, chosen):
+                for block in self.blocks(chosen):
+                    here = slice(start, start + len(block))
+                    start = here.stop
+                    parts = (column[here] for column in columns)
                     waiting.append(pool.submit(work, block, *shared, *parts))
                     if len(waiting) >= threads + READ_AHEAD:
                         yield waiting.popleft().result()
@@ -201,32 +197,19 @@ class ParquetRows(LocalRows):
 
     def blocks(self, chosen: Chosen) -> Iterator[Matrix]:
         start = 0
-        for batch in self._batches():
-            first, last = start, start + len(batch)
-            start = last
-            if chosen is None:
-                yield self._matrix(batch)
-                continue
-            here = chosen[np.searchsorted(chosen, first) : np.searchsorted(chosen, last)]
-            if len(here):
-                yield np.ascontiguousarray(self._matrix(batch)[here - first])
-
-    def _batches(self) -> Iterator[Any]:
         # Batches ahead of need are memory: two of them keep the threads busy.
+        ahead = {"batch_readahead": 2, "fragment_readahead": 1}
         with _one_line_for_arrow():
-            batches = self.dataset.to_batches(
-                columns=self.names,
-                batch_size=self.block_size,
-                batch_readahead=2,
-                fragment_readahead=1,
-            )
-            yield from (batch for batch in batches if len(batch))
-
-    def _matrix(self, batch: Any) -> Matrix:
-        out = np.empty((len(batch), self.n_features))
-        for place, name in enumerate(self.names):
-            out[:, place] = _floats(batch.column(place), name)
-        return out
+            for batch in self.dataset.to_batches(
+                columns=self.names, batch_size=self.block_size, **ahead
+            ):
+                first, start = start, start + len(batch)
+                mine: Any = slice(None)
+                if chosen is not None:
+                    mine = chosen[slice(*np.searchsorted(chosen, (first, start)))] - first
+                if len(batch) and (chosen is None or len(mine)):
+                    columns = zip(batch.columns, self.names, strict=True)
+                    yield np.column_stack([_floats(*each) for each in columns])[mine]
 
 
 class WatchedRows(Rows):
@@ -419,6 +402,11 @@ def add_sums(left: Sums, right: Sums) -> Sums:
     return left
 
 
+_limited = 0
+_limit: Any = None
+_counting = threading.Lock()
+
+
 @cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()
@@ -436,9 +424,25 @@ def blas_threads() -> int:
     return max(1, min(cores(), max(allowed, default=1)))
 
 
-def one_blas_thread() -> Any:
-    """A context in which BLAS does not start threads inside those of a pass."""
-    return _controller().limit(limits=1, user_api="blas")
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """A context in which BLAS does not start threads inside those of a pass.
+
+    BLAS has one setting for the process: the first of several contexts, of whatever thread,
+    sets it, the last one sets it back.
+    """
+    global _limited, _limit
+    with _counting:
+        _limited += 1
+        if _limited == 1:
+            _limit = _controller().limit(limits=1, user_api="blas")
+    try:
+        yield
+    finally:
+        with _counting:
+            _limited -= 1
+            if _limited == 0:
+                _limit.restore_original_limits()
 
 
 def few_blas_threads(width: int) -> Any:

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,7 @@ def csv_text(header: Iterable[str], columns: Iterable[Iterable[Any]]) -> str:
     spreadsheet would take for a formula gets an apostrophe in front; text that is a number
     does not.
     """
-    every = [column if isinstance(column, np.ndarray) else list(column) for column in columns]
-    return csv_line(harmless(name) for name in header) + csv_rows(every)
+    return csv_line(harmless(name) for name in header) + csv_rows(columns)
 
 
 def csv_line(cells: Iterable[str]) -> str:
@@ -43,7 +42,7 @@ def csv_line(cells: Iterable[str]) -> str:
     return out.getvalue()
 
 
-def csv_rows(columns: Iterable[Sequence[Any] | np.ndarray]) -> str:
+def csv_rows(columns: Iterable[Iterable[Any]]) -> str:
     """The lines below the header; see `csv_text`."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -51,20 +50,16 @@ def csv_rows(columns: Iterable[Sequence[Any] | np.ndarray]) -> str:
     return out.getvalue()
 
 
-def _cells(column: Sequence[Any] | np.ndarray) -> list[str]:
+def _cells(column: Iterable[Any]) -> list[str]:
     if isinstance(column, np.ndarray) and column.dtype == np.float64:
         return ["" if value != value else f"{value:.{DIGITS}g}" for value in column.tolist()]
     return [_cell(value) for value in column]
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return harmless(value)
     if isinstance(value, (float, np.floating)):
-        return "" if np.isnan(value) else f"{float(value):.{DIGITS}g}"
-    return harmless(str(value))
+        return "" if value != value else f"{float(value):.{DIGITS}g}"
+    return "" if value is None else harmless(str(value))
 
 
 def harmless(text: str) -> str:
@@ -85,7 +80,6 @@ def plain_text(value: Any) -> str:
         return str(bool(value))
     if isinstance(value, (float, np.floating)):
         number = float(value)
-        if number.is_integer() and abs(number) < 1e15:
-            return str(int(number))
-        return repr(number)
+        whole = number.is_integer() and abs(number) < 1e15
+        return str(int(number)) if whole else repr(number)
     return str(value)

@@ -113,9 +113,9 @@ def new_rows(X: Any, owner: Any) -> Rows:
         return ArrayRows(X)
     names = getattr(owner, "feature_names_in_", None)
     if is_dask(X):
-        from activehuber.data.dask_rows import lazy_rows
+        from activehuber.data.dask_rows import LazyRows
 
-        rows: Rows = lazy_rows(X, names)
+        rows: Rows = LazyRows(X, names)
     else:
         rows, _, _ = streamed_rows(X, None, names)
     if rows.n_rows == 0:  # NaN of a Dask collection that does not know
