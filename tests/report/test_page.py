@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -191,7 +191,7 @@ def nasty_report():
     return a_report(
         title=NASTY,
         target=SCRIPT,
-        lines=(line, replace(line, given=NASTY, expected=SCRIPT)),
+        lines=(line, line._replace(given=NASTY, expected=SCRIPT)),
         points=points,
         findings=(SCRIPT, "$title ${data}"),
         notes=(NASTY,),

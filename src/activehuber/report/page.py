@@ -9,35 +9,17 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from activehuber._typing import Mask, Vector
-from activehuber.report.markup import (
-    LARGEST,
-    LONGEST_SENTENCE,
-    MISSING,
-    POWERS,
-    SMALLEST,
-    Axis,
-    axis_for,
-    cross,
-    definitions,
-    dots,
-    fill_page,
-    format_number,
-    html_text,
-    percent,
-    plain_text,
-    plot,
-    section,
-    sentence_list,
-    settings_list,
-)
+from activehuber.report import markup
+from activehuber.report.markup import Axis, format_number, html_text, percent, plain_text
 from activehuber.report.summary import Summary
 
 # What keeps the page below 2 MB, whatever the table holds.
@@ -58,8 +40,7 @@ LONGEST_TYPICAL = 10_000_000
 VERDICTS = ("flagged", "cannot judge", "kept", "trusted")
 
 
-@dataclass(frozen=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """One of the labelled rows most similar to a row.
 
     Attributes
@@ -77,8 +58,7 @@ class Neighbour:
     similarity: float
 
 
-@dataclass(frozen=True)
-class LabelLine:
+class LabelLine(NamedTuple):
     """One label: what was given, what was expected, and what to think of it.
 
     Attributes
@@ -205,25 +185,40 @@ def render(report: Report) -> str:
         their texts are long), and the pictures a sample of the labels that were kept.
     """
     summary, shown, digits = report.summary, _fitting_lines(report.lines), _digits_of(report)
-    return fill_page(
+    n_labelled, first = summary.n_labelled, shown[:STATIC_LINES]
+    there = "All labels are here, and in"
+    if len(shown) != n_labelled:
+        there = f"The {len(shown):,} worst of {n_labelled:,} labels are here; all are in"
+    verdicts = Counter(line.verdict for line in shown)
+    # Columns that hold nothing are not shown.
+    empty = [
+        f"without-{name}"
+        for name in ("lower", "left_at")
+        if not any(_finite(getattr(line, name)) for line in shown)
+    ]
+    return markup.fill_page(
         "report",
         report.title,
-        _headline(summary.n_flagged, summary.n_labelled),
+        _headline(summary.n_flagged, n_labelled),
         data=_json({"columns": COLUMNS, "digits": digits, "lines": list(map(_record, shown))}),
         target=html_text(summary.target),
         figures=_figures(report, digits),
-        findings=sentence_list(summary.findings),
+        findings=markup.sentence_list(summary.findings),
         plots=_plots(report, len(shown), digits),
-        table_note=escape(_table_note(len(shown), summary.n_labelled)),
-        static_note=escape(_static_note(len(shown))),
-        table_class=_table_class(summary.kind, shown),
-        verdict_options=_verdict_options([line.verdict for line in shown]),
-        rows="".join(
-            _static_row(rank, line, digits)
-            for rank, line in enumerate(shown[:STATIC_LINES], start=1)
+        table_note=f"{there} labels.csv.",
+        static_note=f"JavaScript is off: these are the {len(first)} worst labels. "
+        "All of them are in labels.csv.",
+        table_class=" ".join([summary.kind, *empty]),
+        verdict_options="".join(
+            f'<option value="{verdict}">{verdict.capitalize()} ({verdicts[verdict]:,})</option>'
+            for verdict in VERDICTS
+            if verdict in verdicts
         ),
-        notes=section("What was done to the table", sentence_list(summary.notes)),
-        settings=section("Settings and proof", settings_list(summary.settings)),
+        rows="".join(_static_row(rank, line, digits) for rank, line in enumerate(first, 1)),
+        notes=markup.section("What was done to the table", markup.sentence_list(summary.notes)),
+        settings=markup.section(
+            "Settings and proof", markup.definitions(summary.settings, "settings")
+        ),
     )
 
 
@@ -238,29 +233,6 @@ def _headline(n_flagged: int, n_labelled: int) -> str:
     labels = "label" if n_labelled == 1 else "labels"
     are = "is" if n_flagged == 1 else "are"
     return f"{n_flagged:,} of {n_labelled:,} {labels} {are} flagged"
-
-
-def _table_note(n_shown: int, n_labelled: int) -> str:
-    if n_shown == n_labelled:
-        return "All labels are here, and in labels.csv."
-    return f"The {n_shown:,} worst of {n_labelled:,} labels are here; all are in labels.csv."
-
-
-def _static_note(n_shown: int) -> str:
-    return (
-        f"JavaScript is off: these are the {min(n_shown, STATIC_LINES)} worst labels. "
-        "All of them are in labels.csv."
-    )
-
-
-def _verdict_options(verdicts: Sequence[str]) -> str:
-    """Options of the filter, each with its number of rows in the table."""
-    present = [v for v in dict.fromkeys((*VERDICTS, *verdicts)) if v in verdicts]
-    return "".join(
-        f'<option value="{html_text(verdict)}">{html_text(verdict.capitalize())} '
-        f"({verdicts.count(verdict):,})</option>"
-        for verdict in present
-    )
 
 
 # --- numbers --------------------------------------------------------------------------------
@@ -283,7 +255,9 @@ def _decimals(values: Iterable[float | str | None]) -> int:
     # The median: a few absurd labels, which this page is about, must not decide.
     typical = float(np.median(numbers))
     # All of a column in one way; `format_number` spares only what is far too long.
-    return POWERS if typical >= LONGEST_TYPICAL else max(3 - math.floor(math.log10(typical)), 0)
+    if typical >= LONGEST_TYPICAL:
+        return markup.POWERS
+    return max(3 - math.floor(math.log10(typical)), 0)
 
 
 def _digits_of(report: Report) -> Digits:
@@ -294,15 +268,10 @@ def _digits_of(report: Report) -> Digits:
     chosen = report.path.chosen if report.path else None
     thresholds = [chosen] if _finite(chosen) else [line.left_at for line in lines]
     return {
-        "given": 0 if whole and expected != POWERS else expected,
+        "given": 0 if whole and expected != markup.POWERS else expected,
         "expected": expected,
         "threshold": _decimals(thresholds),
     }
-
-
-def _value(value: float | str | None, decimals: int) -> str:
-    """A label as HTML: the name of its class, or a number."""
-    return html_text(value) if isinstance(value, str) else format_number(value, decimals)
 
 
 def _figures(report: Report, digits: Digits) -> str:
@@ -321,7 +290,7 @@ def _figures(report: Report, digits: Digits) -> str:
         pairs.append(("Noise σ̂", format_number(scale, max(_decimals([scale]) - 1, 0))))
     if path is not None and math.isfinite(path.chosen):
         pairs.append(("Threshold ξ", format_number(path.chosen, digits["threshold"])))
-    return definitions(pairs, "figures")
+    return markup.definitions(pairs, "figures")
 
 
 # --- the table ------------------------------------------------------------------------------
@@ -335,27 +304,24 @@ def _json(value: object) -> str:
     return text
 
 
-def _number(value: float | None) -> float | None:
-    """Short and finite, or None: JSON knows no NaN."""
-    return float(f"{value:.7g}") if value is not None and math.isfinite(value) else None
-
-
 def _cell(value: float | str | None) -> float | str | None:
-    return plain_text(value) if isinstance(value, str) else _number(value)
+    """Short text, or a number that is short and finite, or None: JSON knows no NaN."""
+    if isinstance(value, str):
+        return plain_text(value)
+    return float(f"{value:.7g}") if _finite(value) else None
 
 
-COLUMNS = tuple(column.name for column in fields(LabelLine))
+COLUMNS = LabelLine._fields
 
 
 def _record(line: LabelLine) -> list[Any]:
     """A line in the order of `COLUMNS`."""
-    *cells, neighbours = (getattr(line, name) for name in COLUMNS)
-    record = [_cell(value) for value in cells]
+    *cells, neighbours = line
+    record = dict(zip(COLUMNS, map(_cell, cells), strict=False))
     if not isinstance(line.given, str) and _finite(line.given):
-        record[COLUMNS.index("given")] = float(line.given)  # as it was
-    record[COLUMNS.index("reason")] = plain_text(line.reason, LONGEST_SENTENCE)
-    near = neighbours[:MAX_NEIGHBOURS]
-    return [*record, [[plain_text(n.row), _cell(n.given), _number(n.similarity)] for n in near]]
+        record["given"] = float(line.given)  # as it was
+    record["reason"] = plain_text(line.reason, markup.LONGEST_SENTENCE)
+    return [*record.values(), [list(map(_cell, near)) for near in neighbours[:MAX_NEIGHBOURS]]]
 
 
 def _fitting_lines(lines: Sequence[LabelLine]) -> Sequence[LabelLine]:
@@ -368,29 +334,23 @@ def _fitting_lines(lines: Sequence[LabelLine]) -> Sequence[LabelLine]:
     return lines[:MAX_LINES]
 
 
-def _table_class(kind: str, shown: Sequence[LabelLine]) -> str:
-    """The kind of labels, and the columns that hold nothing."""
-    empty = [
-        f"without-{name}"
-        for name in ("lower", "left_at")
-        if not any(_finite(getattr(line, name)) for line in shown)
-    ]
-    return " ".join([kind, *empty])
-
-
 def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
     """A row for readers without JavaScript: the reason is open. report.js makes its own."""
+
+    def value(label: float | str | None, name: str) -> str:
+        if isinstance(label, str):
+            return html_text(label)
+        return format_number(label, digits[name])
+
     # The numbers of the record, so that both tables round the same ones.
     row, given, expected, lower, upper, residual, left_at, quality, *_ = _record(line)
-    interval = MISSING
-    if lower is not None and upper is not None:
-        ends = (format_number(end, digits["expected"]) for end in (lower, upper))
-        interval = " to ".join(ends)
+    ends = [format_number(end, digits["expected"]) for end in (lower, upper)]
+    interval = markup.MISSING if None in (lower, upper) else " to ".join(ends)
     cells = [
         ("rank", str(rank)),
         ("row", escape(row)),
-        ("number label", _value(given, digits["given"])),
-        ("number label", _value(expected, digits["expected"])),
+        ("number label", value(given, "given")),
+        ("number label", value(expected, "expected")),
         ("number wide interval", interval),
         ("number wide", format_number(residual, 2, signed=True)),
         ("number wide left-at", format_number(left_at, digits["threshold"])),
@@ -433,12 +393,12 @@ def _drawn(kept: np.ndarray, flagged: np.ndarray, points: Points, outside: int) 
     """Which of the labels the picture holds, if not all."""
     n_flagged = int(np.sum(points.flagged))
     n_kept = len(points.flagged) - n_flagged
-    told = ""
+    parts = []
     if len(kept) < n_kept:
-        told += f" {len(kept):,} of {n_kept:,} kept labels are drawn"
-        told += " and" if len(flagged) < n_flagged else "."
+        parts.append(f"{len(kept):,} of {n_kept:,} kept labels are drawn")
     if len(flagged) < n_flagged:
-        told += f" {len(flagged):,} of {n_flagged:,} that are flagged."
+        parts.append(f"{len(flagged):,} of {n_flagged:,} that are flagged")
+    told = f" {' and '.join(parts)}." if parts else ""
     if outside:
         lie, them = ("lies", "it is") if outside == 1 else ("lie", "they are")
         told += f" {outside:,} {lie} farther out; {them} drawn at the edge."
@@ -455,44 +415,40 @@ def _scatter(
 ) -> tuple[str, tuple[Axis, Axis], str]:
     """Marks, axes, and a sentence on what is not drawn."""
     kept, flagged = _sample(points, np.isfinite(x) & np.isfinite(y))
-    others = ~points.flagged
-    x_axis, y_axis = axis_for(x, x[others]), axis_for(y, y[others], include_y)
-    drawn = np.concatenate([kept, flagged])
-    beyond = [
-        (values[drawn] < axis.low) | (values[drawn] > axis.high)
-        for values, axis in ((x, x_axis), (y, y_axis))
-    ]
-    marks = dots(x_axis.place(x[kept]), y_axis.place(y[kept]))
+    others, drawn = ~points.flagged, np.concatenate([kept, flagged])
+    axes = markup.axis_for(x, x[others]), markup.axis_for(y, y[others], include_y)
+    pairs = [(axis, values[drawn]) for axis, values in zip(axes, (x, y), strict=True)]
+    beyond = np.any([(v < axis.low) | (v > axis.high) for axis, v in pairs], axis=0)
+    across, up = (axis.place(v) for axis, v in pairs)
+    names = [html_text(points.row[i], 40) for i in flagged]
+    links = [lines.get(str(points.row[i])) for i in flagged]
     crosses = "".join(
-        cross(a, b, lines.get(str(points.row[i])), hint(i))
-        for i, a, b in zip(
-            flagged, x_axis.place(x[flagged]), y_axis.place(y[flagged]), strict=True
+        markup.cross(a, b, link, f"Row {name}: {hint(i)}")
+        for a, b, link, name, i in zip(
+            across[len(kept) :], up[len(kept) :], links, names, flagged, strict=True
         )
     )
-    told = _drawn(kept, flagged, points, int(np.sum(beyond[0] | beyond[1])))
-    return marks + f'<g class="crosses">{crosses}</g>', (x_axis, y_axis), told
+    marks = markup.dots(across[: len(kept)], up[: len(kept)])
+    told = _drawn(kept, flagged, points, int(np.sum(beyond)))
+    return f'{marks}<g class="crosses">{crosses}</g>', axes, told
 
 
 def _plots(report: Report, n_shown: int, digits: Digits) -> str:
     lines: dict[str, int] = {}
     for k, line in enumerate(report.lines[:n_shown]):
         lines.setdefault(str(line.row), k)
-    first = (
-        _fit_plot(report.points, lines, digits)
-        if report.summary.kind == "regression"
-        else _class_table(report.points)
-    )
+    fits = report.summary.kind == "regression"
+    first = _fit_plot(report.points, lines, digits) if fits else _class_table(report.points)
     plots = first + _residual_plot(report, lines)
     return plots + (_path_plot(report.path, digits) if report.path else "")
 
 
 def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
-    given, expected = (np.asarray(v, dtype=float) for v in (points.given, points.expected))
+    given, expected = points.given, points.expected
 
     def hint(i: int) -> str:
-        row = html_text(points.row[i], 40)
         return (
-            f"Row {row}: given {format_number(given[i], digits['given'])}, "
+            f"given {format_number(given[i], digits['given'])}, "
             f"expected {format_number(expected[i], digits['expected'])}"
         )
 
@@ -503,7 +459,7 @@ def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
         x1, x2 = (percent(axes[0].place(v)) for v in (low, high))
         y1, y2 = (percent(1 - axes[1].place(v)) for v in (low, high))
         diagonal = f'<line class="guide" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>'
-    return plot(
+    return markup.plot(
         "fit",
         "Expected against given",
         f"On the dashed line both agree.{told}",
@@ -516,15 +472,11 @@ def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
 
 def _residual_plot(report: Report, lines: dict[str, int]) -> str:
     points = report.points
-    residual = np.asarray(points.residual, dtype=float)
-    by_value = report.summary.kind == "regression"
-    x = np.asarray(
-        points.expected if by_value else np.arange(1, len(residual) + 1), dtype=float
-    )
+    residual, by_value = points.residual, report.summary.kind == "regression"
+    x = points.expected if by_value else np.arange(1.0, len(residual) + 1.0)
 
     def hint(i: int) -> str:
-        size = format_number(residual[i], 2, signed=True)
-        return f"Row {html_text(points.row[i], 40)}: residual {size} σ̂"
+        return f"residual {format_number(residual[i], 2, signed=True)} σ̂"
 
     xi = points.threshold if _finite(points.threshold) else None
     include = (0.0,) if xi is None else (-xi, 0.0, xi)
@@ -539,7 +491,7 @@ def _residual_plot(report: Report, lines: dict[str, int]) -> str:
             f'height="{percent(bottom - top)}"/>{band}'
         )
         caption += f" The band is the threshold, ±ξ = ±{format_number(xi, 2)} σ̂."
-    return plot(
+    return markup.plot(
         "residuals",
         "Residuals",
         caption + told,
@@ -552,21 +504,20 @@ def _residual_plot(report: Report, lines: dict[str, int]) -> str:
 
 
 def _path_plot(path: PathSummary, digits: Digits) -> str:
-    steps = np.asarray(path.thresholds, dtype=float)
-    free = np.asarray(path.free, dtype=float)
-    usable = (steps > SMALLEST) & (steps < LARGEST)
-    steps, free = steps[usable], free[usable]
-    if not len(steps):
+    steps, free = (np.asarray(v, dtype=float) for v in (path.thresholds, path.free))
+    usable = (steps > markup.SMALLEST) & (steps < markup.LARGEST)
+    if not np.any(usable):
         return ""
+    steps, free = steps[usable], free[usable]
     every = np.unique(np.linspace(0, len(steps) - 1, MAX_PATH_POINTS).round().astype(int))
     steps, free = steps[every], free[every]
-    chosen = path.chosen if SMALLEST < path.chosen < LARGEST else None
-    ends = np.array([*steps, *([] if chosen is None else [chosen])])
+    chosen = path.chosen if markup.SMALLEST < path.chosen < markup.LARGEST else None
+    ends = steps if chosen is None else np.append(steps, chosen)
     low, high = float(ends.min()), float(ends.max())
     if high > 20 * low:
         x_axis = Axis(low / 1.1, high * 1.1, log=True)
     else:
-        x_axis = axis_for(ends, ends, (low, high))
+        x_axis = markup.axis_for(ends, ends, (low, high))
     y_axis = Axis(0.0, max(float(free.max()) * 1.06, 1.0))
     xs = np.round(1000 * x_axis.place(steps), 1)
     ys = np.round(1000 * (1 - y_axis.place(free)), 1)
@@ -586,7 +537,7 @@ def _path_plot(path: PathSummary, digits: Digits) -> str:
             f'text-anchor="{side}">chosen ξ = {shown}</text>'
         )
         caption += " The dashed line is the threshold of this fit."
-    return plot(
+    return markup.plot(
         "path",
         "Threshold path",
         caption,
@@ -599,9 +550,7 @@ def _path_plot(path: PathSummary, digits: Digits) -> str:
 def _class_table(points: Points) -> str:
     """Given against expected classes: counts, and how many of them are flagged."""
     usable = np.isfinite(points.given) & np.isfinite(points.expected)
-    given, expected = (
-        np.asarray(v)[usable].astype(int) for v in (points.given, points.expected)
-    )
+    given, expected = (v[usable].astype(int) for v in (points.given, points.expected))
     n = len(points.classes)
     if not n:
         return ""
