@@ -6,7 +6,7 @@ model, table, evidence -> data frames -> CSV in parts; what the page shows
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,7 +47,7 @@ def labels_table(
         "reason": objects(reasons_of(judged, similar, table)),
     }
     sorted_columns = {name: values[judged.order] for name, values in columns.items()}
-    return _frame(table, judged.rows[judged.order], sorted_columns)
+    return _frame(table, judged.places[judged.order], sorted_columns)
 
 
 def predictions_table(choice: ChosenModel, table: Encoded, coverage: float) -> pd.DataFrame:
@@ -125,16 +125,16 @@ def as_polars(frame: pd.DataFrame) -> Any:
 
 
 def label_lines(
-    labels: pd.DataFrame, judged: Verdicts, names: np.ndarray, similar: Similar
+    labels: pd.DataFrame, judged: Verdicts, similar: Similar
 ) -> tuple[LabelLine, ...]:
     """The worst labels, as many as the page may show; `labels` is that of `labels_table`."""
-    given = judged.as_labels(judged.given)
+    given, names = judged.as_labels(judged.given), judged.row
     pairs = zip(similar.near.tolist(), similar.similarity.tolist(), strict=True)
     neighbours = (
         tuple(Neighbour(str(names[j]), given[j], near) for j, near in zip(*pair, strict=True))
-        for pair in islice(pairs, MAX_LINES)
+        for pair in pairs
     )
-    columns = (labels[name].head(MAX_LINES).tolist() for name in labels.columns[1:])
-    rows = (str(name) for name in names[judged.order[:MAX_LINES]])
-    found = chain(neighbours, repeat(()))  # not looked for beyond some rank
-    return tuple(LabelLine(*cells) for cells in zip(rows, *columns, found, strict=False))
+    cells = labels.head(MAX_LINES).itertuples(index=False)
+    # Neighbours are not looked for beyond some rank.
+    lines = zip(judged.order, cells, chain(neighbours, repeat(())), strict=False)
+    return tuple(LabelLine._make((str(names[i]), *line[1:], near)) for i, line, near in lines)

@@ -28,7 +28,7 @@ def reasons_of(judged: Verdicts, similar: Similar, table: Encoded) -> list[str]:
     out = reasons(judged, similar)
     if table.frame is None:  # the cells are not at hand
         return out
-    gaps = table.features.missing_in(table.frame, judged.rows[similar.wanted])
+    gaps = table.features.missing_in(table.frame, judged.places[similar.wanted])
     for i, names in zip(similar.wanted.tolist(), gaps, strict=True):
         if names:
             out[i] += f"; {listed(names, 3)} {'is' if len(names) == 1 else 'are'} missing here"

@@ -64,16 +64,16 @@ def similar_rows(
             f"for the {len(wanted):,} worst labels.",
         )
     # Without groups every label is one of its own.
-    number = np.arange(len(judged.rows))
+    number = np.arange(len(judged.places))
     if groups is not None:
-        number = one_each(groups)[judged.rows]
+        number = one_each(groups)[judged.places]
     most = int(np.max(np.unique(number[pool], return_counts=True)[1], initial=0))
     k = min(N_NEIGHBOURS, max(0, len(pool) - most))
     if k == 0:
         nothing = np.empty((len(wanted), 0))
         return Similar(wanted, nothing.astype(int), nothing)
-    kernel = _SumOfKernels(model, X.take(judged.rows[pool]))
-    asked = X.take(judged.rows[wanted])
+    kernel = _SumOfKernels(model, X.take(judged.places[pool]))
+    asked = X.take(judged.places[wanted])
     size = max(1, (1 << 20) // len(pool))
     starts = range(0, len(wanted), size)
 

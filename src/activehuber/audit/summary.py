@@ -35,7 +35,7 @@ def summarise(
     notes: tuple[str, ...],
 ) -> Summary:
     """Counts and sentences on a fit and its verdicts; `notes` say how these were found."""
-    n_rows, n_labelled = len(table.rows), len(judged.rows)
+    n_rows, n_labelled = len(table.rows), len(judged.places)
     threshold, explained = choice.estimator.threshold_, judged.explained
     return Summary(
         kind="classification" if judged.classes else "regression",
@@ -75,8 +75,8 @@ def _findings(choice: ChosenModel, judged: Verdicts, coverage: float) -> list[st
     }
     chosen = ", ".join(f"{key} {_short(value)}" for key, value in said.items())
     if chosen:
-        on = f"{choice.selection_rows:,} of the {len(judged.rows):,} labels, drawn at random"
-        where = on if choice.selection_rows < len(judged.rows) else "all labels"
+        on = f"{choice.selection_rows:,} of the {len(judged.places):,} labels, drawn at random"
+        where = on if choice.selection_rows < len(judged.places) else "all labels"
         out.append(f"Chosen on {where}: {chosen}.")
     out += _on_approximation(choice.regressor)
     if judged.classes:
@@ -103,15 +103,15 @@ def _findings(choice: ChosenModel, judged: Verdicts, coverage: float) -> list[st
     little = explained < LITTLE_EXPLAINED if not judged.classes else explained < chance + 0.1
     if little:
         out.append("The columns say little about the target: take the verdicts with care.")
-    if len(judged.rows) < FEW_LABELS:
-        out.append(f"{len(judged.rows)} labels are few: take the verdicts with care.")
+    if len(judged.places) < FEW_LABELS:
+        out.append(f"{len(judged.places)} labels are few: take the verdicts with care.")
     return out
 
 
 def _alarms(judged: Verdicts) -> list[str]:
     """What to know before believing any verdict."""
     out = []
-    share = float(np.mean(judged.flagged)) if len(judged.rows) else 0.0
+    share = float(np.mean(judged.flagged)) if len(judged.places) else 0.0
     if share > MANY_FLAGGED:
         out.append(
             f"{share:.0%} of the labels are flagged: either many are wrong, or the model does "

@@ -11,31 +11,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.pipeline import Pipeline
 
+from activehuber.audit import inputs, outputs
 from activehuber.audit.choice import choose_and_fit
-from activehuber.audit.inputs import (
-    AUTO,
-    N_COMPONENTS,
-    Encoded,
-    Options,
-    Progress,
-    TargetColumn,
-    check_coverage,
-    check_row_groups,
-    check_trusted,
-    hash_of,
-    row_names,
-)
-from activehuber.audit.outputs import (
-    as_polars,
-    label_lines,
-    labels_table,
-    predict_columns,
-    predictions_table,
-    table_csv,
-)
+from activehuber.audit.inputs import AUTO, N_COMPONENTS, Encoded, Options, Progress
 from activehuber.audit.similar import similar_rows
 from activehuber.audit.summary import summarise
 from activehuber.audit.threshold_path import follow_path
@@ -43,7 +23,7 @@ from activehuber.audit.verdicts import judge
 from activehuber.data.encoding import TableFeatures, as_frame
 from activehuber.data.rows import ArrayRows, threads_for
 from activehuber.estimators.inputs import comes_from
-from activehuber.report.page import Points, Report, render
+from activehuber.report.page import Report, render
 from activehuber.report.summary import Summary
 from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import shortened
@@ -132,11 +112,11 @@ class Audit:
         """
         import pandas as pd
 
-        check_coverage(coverage)
+        inputs.check_coverage(coverage)
         features, estimator = self.model.named_steps.values()
-        columns = predict_columns(estimator, features.transform(X), coverage)
+        columns = outputs.predict_columns(estimator, features.transform(X), coverage)
         if comes_from(X, "polars"):
-            return as_polars(pd.DataFrame(columns))
+            return outputs.as_polars(pd.DataFrame(columns))
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
     def to_csv(self, path: str | Path) -> None:
@@ -159,7 +139,7 @@ class Audit:
         ...     print((Path(folder) / "labels.csv").read_text().split(",")[:3])
         ['row', 'given', 'expected']
         """
-        write_file(Path(path), table_csv(self.labels))
+        write_file(Path(path), outputs.table_csv(self.labels))
 
     def to_parquet(self, path: str | Path) -> None:
         """Write `labels`.
@@ -297,20 +277,22 @@ def audit(
     given = locals()
     options = Options(**{field.name: given[field.name] for field in fields(Options)})
     frame = as_frame(X)
-    labels = TargetColumn.read(y, len(frame), classify=classify, name=target)
-    mask = check_trusted(trusted, len(frame))
-    own = check_row_groups(groups, labels)
-    names, id_name = row_names(ids, len(frame))
+    labels = inputs.TargetColumn.read(y, len(frame), classify=classify, name=target)
+    mask = inputs.check_trusted(trusted, len(frame))
+    own = inputs.check_row_groups(groups, labels)
+    names, id_name = inputs.row_names(ids, len(frame))
     options.tell(0.02, "making numbers of the columns")
     features = TableFeatures().fit(frame)
     rows = ArrayRows(features.transform(frame))
-    digest = data_hash or hash_of(frame, labels)
+    digest = data_hash or inputs.hash_of(frame, labels)
     encoded = Encoded(features, rows, labels, mask, names, id_name, digest, frame, own)
     found = audit_encoded(encoded, options)
     if not comes_from(X, "polars"):
         return found
     return replace(
-        found, labels=as_polars(found.labels), predictions=as_polars(found.predictions)
+        found,
+        labels=outputs.as_polars(found.labels),
+        predictions=outputs.as_polars(found.predictions),
     )
 
 
@@ -325,20 +307,12 @@ def audit_encoded(table: Encoded, options: Options) -> Audit:
         judged = judge(choice, table, options.coverage)
         similar = similar_rows(choice.regressor, table.rows, judged, table.groups, options)
         options.tell(0.9, "predicting what is missing")
-        rest = predictions_table(choice, table, options.coverage)
+        rest = outputs.predictions_table(choice, table, options.coverage)
     options.tell(0.95, "writing it down")
-    labels = labels_table(table, judged, similar, left_at)
+    labels = outputs.labels_table(table, judged, similar, left_at)
     summary = summarise(choice, table, judged, options, (note, *similar.notes))
-    names, threshold, scale = table.names[judged.rows], summary.threshold, judged.scale
-    band = np.nan if threshold is None or not scale else threshold / scale
-    given, flagged, classes = judged.given, judged.flagged, judged.classes
-    report = Report(
-        title=options.title,
-        summary=summary,
-        lines=label_lines(labels, judged, names, similar),
-        points=Points(names, given, judged.expected, judged.residual, flagged, band, classes),
-        path=drawn,
-    )
+    lines = outputs.label_lines(labels, judged, similar)
+    report = Report(options.title, summary, lines, judged, drawn)
     model = Pipeline([("features", table.features), ("estimator", choice.estimator)])
     return Audit(labels, rest, summary, model, report)
 
