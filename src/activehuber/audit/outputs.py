@@ -134,7 +134,8 @@ def label_lines(
         tuple(Neighbour(str(names[j]), given[j], near) for j, near in zip(*pair, strict=True))
         for pair in pairs
     )
-    cells = labels.head(MAX_LINES).itertuples(index=False)
+    rows = (str(names[i]) for i in judged.order)
+    columns = (labels[name].head(MAX_LINES).tolist() for name in labels.columns[1:])
     # Neighbours are not looked for beyond some rank.
-    lines = zip(judged.order, cells, chain(neighbours, repeat(())), strict=False)
-    return tuple(LabelLine._make((str(names[i]), *line[1:], near)) for i, line, near in lines)
+    lines = zip(rows, *columns, chain(neighbours, repeat(())), strict=False)
+    return tuple(LabelLine(*cells) for cells in lines)

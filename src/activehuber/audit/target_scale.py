@@ -77,6 +77,7 @@ def choose_scale(
     ----------
     X : ndarray of shape (l, d)
     y : ndarray of shape (l,)
+        NaN where there is no label.
     trusted : ndarray of shape (l,), bool
     kind : {"auto", "none", "log", "yeo-johnson"}
     seed : int
@@ -84,6 +85,9 @@ def choose_scale(
     groups : ndarray of shape (l,), int, or None
         As in `Data`. Of many groups one label each is looked at.
     """
+    given = ~np.isnan(y)
+    X, y, trusted = X[given], y[given], trusted[given]
+    groups = None if groups is None else groups[given]
     found = list(candidates(y, kind))
     times = np.unique(y, return_counts=True)[1]
     # Of labels most of which are alike, such as no visit to a doctor, the few others would

@@ -311,7 +311,7 @@ def _cell(value: float | str | None) -> float | str | None:
     return float(f"{value:.7g}") if _finite(value) else None
 
 
-COLUMNS = LabelLine._fields
+COLUMNS = tuple(LabelLine.__annotations__)
 
 
 def _record(line: LabelLine) -> list[Any]:
