@@ -5,13 +5,11 @@ judged labels, similar rows, gaps -> one sentence a label
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from activehuber.audit.inputs import Encoded
 from activehuber.audit.similar import Similar
-from activehuber.audit.verdicts import KEPT, UNJUDGED, Verdicts
+from activehuber.audit.verdicts import Verdicts
 from activehuber.runtime.messages import listed, shortened
 
 # Labels of at least this size are written with a power of ten.
@@ -24,8 +22,7 @@ SAME_SIDES = 1e-6
 
 def reasons_of(judged: Verdicts, similar: Similar, table: Encoded) -> list[str]:
     """One sentence a label, in the order of the rows."""
-    reasons = _class_reasons if judged.classes else _number_reasons
-    out = reasons(judged, similar)
+    out = (_class_reasons if judged.classes else _number_reasons)(judged, similar)
     if table.frame is None:  # the cells are not at hand
         return out
     gaps = table.features.missing_in(table.frame, judged.places[similar.wanted])
@@ -36,31 +33,29 @@ def reasons_of(judged: Verdicts, similar: Similar, table: Encoded) -> list[str]:
 
 
 def _number_reasons(judged: Verdicts, similar: Similar) -> list[str]:
-    halves = (0.5 * (judged.upper - judged.lower)).tolist()
     columns = (judged.given, judged.expected, judged.lower, judged.upper)
-    out = []
+    out, decimals = [], []
     for given, expected, low, high in zip(*(c.tolist() for c in columns), strict=True):
         half = 0.5 * (high - low)
         digits = _decimals(half, given)
-        show = _shown(digits)
         if abs(high + low - 2.0 * expected) > SAME_SIDES * (high - low):
             width = f", in {_span(low, high, digits)}"
         else:
             width = f" ± {half:.2g}" if digits is None else f" ± {rough(half)}"
-        out.append(f"given {show(given)}, expected {show(expected)}{width}")
-    for i in np.flatnonzero((judged.verdicts == UNJUDGED) & ~judged.judged).tolist():
+        out.append(f"given {_show(given, digits)}, expected {_show(expected, digits)}{width}")
+        decimals.append(digits)
+    neither = ~(judged.flagged | judged.trusted)
+    for i in np.flatnonzero(neither & ~judged.judged).tolist():
         out[i] += "; the other rows say too little of this one"
-    not_flagged = (judged.verdicts == KEPT) | ((judged.verdicts == UNJUDGED) & judged.judged)
-    for i in np.flatnonzero(not_flagged & (judged.beyond > FAR_OFF)).tolist():
+    for i in np.flatnonzero(neither & judged.judged & (judged.beyond > FAR_OFF)).tolist():
         out[i] += "; far off, as some right labels are here"
-    if similar.near.shape[1]:
+    k = similar.near.shape[1]
+    if k:
         labels = judged.given[similar.near]
-        low, high = labels.min(axis=1).tolist(), labels.max(axis=1).tolist()
-        several = f"{labels.shape[1]} most similar rows have"
-        spoken = several if labels.shape[1] > 1 else "most similar row has"
-        for i, lowest, highest in zip(similar.wanted.tolist(), low, high, strict=True):
-            digits = _decimals(halves[i], float(judged.given[i]))
-            out[i] += f"; {spoken} {_span(lowest, highest, digits)}"
+        ends = zip(labels.min(axis=1).tolist(), labels.max(axis=1).tolist(), strict=True)
+        spoken = f"{k} most similar rows have" if k > 1 else "most similar row has"
+        for i, (low, high) in zip(similar.wanted.tolist(), ends, strict=True):
+            out[i] += f"; {spoken} {_span(low, high, decimals[i])}"
     return out
 
 
@@ -78,15 +73,15 @@ def _class_reasons(judged: Verdicts, similar: Similar) -> list[str]:
 
 
 def _span(low: float, high: float, digits: int | None) -> str:
-    show = _shown(digits)
-    if show(low) == show(high):
-        return show(low)
-    return f"{show(low)} to {show(high)}" if low < 0.0 else f"{show(low)}–{show(high)}"
+    first, last = _show(low, digits), _show(high, digits)
+    if first == last:
+        return first
+    return f"{first} to {last}" if low < 0.0 else f"{first}–{last}"
 
 
-def _shown(digits: int | None) -> Callable[[float], str]:
-    """Numbers as text, with so many decimals or four digits."""
-    return (lambda v: f"{v:.4g}") if digits is None else (lambda v: f"{v:.{digits}f}")
+def _show(value: float, digits: int | None) -> str:
+    """A number with so many decimals, or four digits."""
+    return f"{value:.4g}" if digits is None else f"{value:.{digits}f}"
 
 
 def _decimals(unit: float, value: float) -> int | None:

@@ -36,7 +36,7 @@ def summarise(
 ) -> Summary:
     """Counts and sentences on a fit and its verdicts; `notes` say how these were found."""
     n_rows, n_labelled = len(table.rows), len(judged.places)
-    threshold, explained = choice.estimator.threshold_, judged.explained
+    threshold = choice.estimator.threshold_
     return Summary(
         kind="classification" if judged.classes else "regression",
         target=table.labels.name,
@@ -48,7 +48,7 @@ def summarise(
         n_features=len(table.features.source_),
         scale=None if judged.classes else judged.usual,
         threshold=None if np.ndim(threshold) else float(threshold),
-        explained=explained,
+        explained=judged.explained,
         parameters=choice.parameters,
         findings=tuple(_findings(choice, judged, options.coverage)),
         notes=(
@@ -57,61 +57,59 @@ def summarise(
             *filter(None, notes),
             *choice.notes,
         ),
-        settings=_settings(choice, table, options),
+        settings=tuple(_settings(choice, table, options).items()),
     )
 
 
 def _findings(choice: ChosenModel, judged: Verdicts, coverage: float) -> list[str]:
     """Sentences on what was chosen and how sure it is."""
     out, explained, scale = _alarms(judged), judged.explained, choice.scale
+    n_labelled = len(judged.places)
     if scale.kind != NONE:
         out.append(f"Labels are judged on the scale of {scale}; ξ is on that scale too.")
     # All of them are among the settings; here is what a reader may want to know.
     dull = {"manifold": 0.0, "threshold": "adaptive"}
-    said = {
-        key: value
+    chosen = ", ".join(
+        f"{key} {_short(value)}"
         for key, value in choice.parameters.items()
         if key != "view_weights" and not (key in dull and dull[key] == value)
-    }
-    chosen = ", ".join(f"{key} {_short(value)}" for key, value in said.items())
+    )
     if chosen:
-        on = f"{choice.selection_rows:,} of the {len(judged.places):,} labels, drawn at random"
-        where = on if choice.selection_rows < len(judged.places) else "all labels"
+        on = f"{choice.selection_rows:,} of the {n_labelled:,} labels, drawn at random"
+        where = on if choice.selection_rows < n_labelled else "all labels"
         out.append(f"Chosen on {where}: {chosen}.")
     out += _on_approximation(choice.regressor)
     if judged.classes:
         out.append(f"The other rows agree with {explained:.0%} of the labels kept.")
+        enough = 1.0 / max(2, len(judged.classes)) + 0.1
     else:
-        share = max(0.0, explained)
+        share, enough = max(0.0, explained), LITTLE_EXPLAINED
         out.append(f"The other rows explain {share:.0%} of the variance of the labels kept.")
         where = "" if scale.kind == NONE else ", where it is of usual size"
         out.append(f"A right label is off by about {rough(judged.usual)} (σ̂{where}).")
-        kept = ~judged.flagged
         inside = (judged.lower <= judged.given) & (judged.given <= judged.upper)
-        if np.any(kept):
+        if not np.all(judged.flagged):
             out.append(
-                f"Intervals aim to hold {coverage:.0%} of right labels; "
-                f"they hold {np.mean(inside[kept]):.0%} of those kept, each left out in turn."
+                f"Intervals aim to hold {coverage:.0%} of right labels; they hold "
+                f"{np.mean(inside[~judged.flagged]):.0%} of those kept, each left out in turn."
             )
-    if np.any(judged.verdicts == UNJUDGED):
-        count = int(np.sum(judged.verdicts == UNJUDGED))
+    unjudged = np.count_nonzero(judged.verdicts == UNJUDGED)
+    if unjudged:
         out.append(
-            f"{count:,} labels cannot be judged: the other rows say too little there, or they "
-            "are far off, but not much more than right ones may be."
+            f"{unjudged:,} labels cannot be judged: the other rows say too little there, or "
+            "they are far off, but not much more than right ones may be."
         )
-    chance = 1.0 / max(2, len(judged.classes))
-    little = explained < LITTLE_EXPLAINED if not judged.classes else explained < chance + 0.1
-    if little:
+    if explained < enough:
         out.append("The columns say little about the target: take the verdicts with care.")
-    if len(judged.places) < FEW_LABELS:
-        out.append(f"{len(judged.places)} labels are few: take the verdicts with care.")
+    if n_labelled < FEW_LABELS:
+        out.append(f"{n_labelled} labels are few: take the verdicts with care.")
     return out
 
 
 def _alarms(judged: Verdicts) -> list[str]:
     """What to know before believing any verdict."""
     out = []
-    share = float(np.mean(judged.flagged)) if len(judged.places) else 0.0
+    share = float(np.mean(judged.flagged))
     if share > MANY_FLAGGED:
         out.append(
             f"{share:.0%} of the labels are flagged: either many are wrong, or the model does "
@@ -119,8 +117,8 @@ def _alarms(judged: Verdicts) -> list[str]:
             "units, a skewed target). Look at ten of them before you believe the rest."
         )
     for number, name in enumerate(judged.classes):
-        own = judged.given == number
-        lost = float(np.mean(judged.flagged[own])) if np.any(own) else 0.0
+        own = judged.flagged[judged.given == number]
+        lost = float(np.mean(own)) if len(own) else 0.0
         if lost > MOST_OF_A_CLASS:
             out.append(
                 f"{lost:.0%} of the labels {shortened(name)} are flagged: the columns may not "
@@ -143,20 +141,18 @@ def _on_approximation(regressor: HLRegressor) -> list[str]:
     approximation, basis = result.settings.approximation, result.targets[0].basis
     if approximation is None or basis is None:
         return []
-    many = len(basis.places) > 1
-    stand = "stand" if many else "stands"
+    spoken = "kernels at" if len(basis.places) > 1 else "kernel at"
+    stand = "stand" if len(basis.places) > 1 else "stands"
     words = {
-        "nystrom": f"the {'kernels' if many else 'kernel'} at {approximation.n_components:,} "
-        f"rows drawn at random {stand} for all rows",
+        "nystrom": f"the {spoken} {approximation.n_components:,} rows drawn at random {stand} "
+        "for all rows",
         "fourier": f"{basis.width:,} random Fourier features stand for the kernel",
         "linear": "the features themselves stand for the kernel",
     }
     return [f"Approximated ({approximation.kind}): {words[approximation.kind]}."]
 
 
-def _settings(
-    choice: ChosenModel, table: Encoded, options: Options
-) -> tuple[tuple[str, str], ...]:
+def _settings(choice: ChosenModel, table: Encoded, options: Options) -> dict[str, str]:
     import platform
 
     import scipy
@@ -164,24 +160,27 @@ def _settings(
     import activehuber
 
     regressor, parameters = choice.regressor, choice.parameters
+    settings = regressor.result_.settings
+    alpha, approximation = settings.alpha, "none"
+    if settings.approximation is not None:
+        n_functions = len(regressor.result_.targets[0].coefficients)
+        approximation = f"{settings.approximation.kind}, {n_functions} functions"
     names = [f"{view.name}: " for view in regressor.views or ()] or [""]
     kernels = [
         f"{name}{view.kernel.name}, gamma {_short(view.kernel.gamma)}"
-        for name, view in zip(names, regressor.result_.settings.views, strict=True)
+        for name, view in zip(names, settings.views, strict=True)
     ]
-    alpha = regressor.result_.settings.alpha
     # What is told of the fit itself is not told twice; its alpha differs from the one chosen
     # where the choice was made on some of the labels.
     said = {"kernel", "gamma", "views"}
     if _short(parameters.get("alpha")) == _short(float(alpha)):
         said.add("alpha")
-    named = {f"chosen {k}": _short(v) for k, v in parameters.items() if k not in said}
-    pairs = {
+    return {
         "model": type(choice.estimator).__name__,
-        **named,
+        **{f"chosen {k}": _short(v) for k, v in parameters.items() if k not in said},
         "kernel": "; ".join(kernels),
         "scale of the target": str(choice.scale),
-        "approximation": _approximation_words(regressor),
+        "approximation": approximation,
         "alpha": f"{alpha:.6g}",
         "threshold": _short(regressor.threshold_),
         "labels the choice was made on": str(choice.selection_rows),
@@ -197,14 +196,6 @@ def _settings(
         "scipy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
     }
-    return tuple(pairs.items())
-
-
-def _approximation_words(regressor: HLRegressor) -> str:
-    approximation = regressor.result_.settings.approximation
-    if approximation is None:
-        return "none"
-    return f"{approximation.kind}, {len(regressor.result_.targets[0].coefficients)} functions"
 
 
 def _short(value: Any) -> str:
