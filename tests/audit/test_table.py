@@ -300,7 +300,7 @@ def test_report_counts(found):
     assert summary is found.summary
     assert (summary.n_rows, summary.n_labelled, summary.n_unlabelled) == (120, 100, 20)
     assert summary.n_flagged == (found.labels["verdict"] == "flagged").sum()
-    assert report.path.free[0] <= 100 and len(report.points.row) == 100
+    assert report.path[1][0] <= 100 and len(report.points.row) == 100
     assert dict(summary.settings)["data SHA-256"]
 
 

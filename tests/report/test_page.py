@@ -15,12 +15,11 @@ from activehuber.report.page import (
     MAX_LINES,
     LabelLine,
     Neighbour,
-    PathSummary,
     Points,
     Report,
+    Summary,
     render,
 )
-from activehuber.report.summary import Summary
 from tests.outline import NASTY, SCRIPT, Outline, check_policy
 
 LIMIT = 2_000_000
@@ -74,7 +73,7 @@ def a_report(n=40, n_flagged=3, n_lines=None, **changes):
         "summary": a_summary(n, n_flagged, **said),
         "lines": lines,
         "points": Points(rows, given, expected, residual, removed, 3.5),
-        "path": PathSummary(steps, tuple(range(30, 0, -1)), 7.0),
+        "path": (steps, tuple(range(30, 0, -1))),
     }
     return Report(**(values | changes))
 
@@ -235,7 +234,8 @@ def test_missing_numbers(hole):
         lines=(line,),
         points=points,
         scale=hole,
-        path=PathSummary((number, 1.0), (2, 1), number),
+        path=((number, 1.0), (2, 1)),
+        threshold=number,
     )
     page = render(report)
     text = " ".join(Outline(page).text).lower()
@@ -312,15 +312,15 @@ def test_one_value_only(value):
     n = 5
     column = np.full(n, value)
     points = Points(np.arange(n).astype(str), column, column, column, column > np.inf, 1.0)
-    page = render(a_report(n, 0, points=points, path=PathSummary((1.0,), (5,), 1.0)))
+    page = render(a_report(n, 0, points=points, path=((1.0,), (5,)), threshold=1.0))
     assert dots(page, "fit") == dots(page, "residuals") == n
 
 
 def test_values_of_all_sizes():
     column = np.array([1e308, -1e308, 1e-320, 2e-320, 0.0, 1.0])
     points = Points(np.arange(6).astype(str), column, column[::-1], column, column > 0, 1e308)
-    path = PathSummary((1e308, 1.0, 1e-320), (3, 2, 1), 1e-320)
-    page = render(a_report(6, 4, points=points, path=path))
+    path = ((1e308, 1.0, 1e-320), (3, 2, 1))
+    page = render(a_report(6, 4, points=points, path=path, threshold=1e-320))
     assert crosses(page, "fit") == 4
 
 

@@ -5,6 +5,6 @@ inputs -> choice -> verdicts, similar, threshold_path -> reasons, summary, outpu
 """
 
 from activehuber.audit.table import Audit, audit
-from activehuber.report.summary import Summary
+from activehuber.report.page import Summary
 
 __all__ = ["Audit", "Summary", "audit"]

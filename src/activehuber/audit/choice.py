@@ -39,14 +39,14 @@ class ChosenModel:
     ----------
     estimator : ScaledRegressor, HLRegressor or HLClassifier
         Fitted to all labels.
-    selection : object
-        The estimator that chose, with `best_params_`.
+    parameters : dict
+        What was chosen.
     selection_rows : int
         Labels on which it chose.
     """
 
     estimator: Any
-    selection: Any
+    parameters: dict[str, Any]
     selection_rows: int
     notes: tuple[str, ...]
 
@@ -63,11 +63,6 @@ class ChosenModel:
         """The scale of the target that the regressor was fitted on."""
         inner = self.estimator
         return inner.scale if isinstance(inner, ScaledRegressor) else TargetScale()
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """What was chosen."""
-        return dict(getattr(self.selection, "best_params_", {}))
 
 
 def _chooser(options: Options, views: list[View] | None) -> Any:
@@ -125,8 +120,11 @@ def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
         kept = values[given & ~np.asarray(model.removed_)]
         scale = replace(scale, not_negative=bool(np.all(kept >= 0.0)))
         model = ScaledRegressor.around(model, scale)
-    notes = tuple(dict.fromkeys(f"Warning: {first_line(w.message)}." for w in caught))
-    return ChosenModel(model, selection, len(rows), tuple(n.replace("..", ".") for n in notes))
+    chosen = dict(getattr(selection, "best_params_", {}))
+    notes = dict.fromkeys(
+        f"Warning: {first_line(w.message)}.".replace("..", ".") for w in caught
+    )
+    return ChosenModel(model, chosen, len(rows), tuple(notes))
 
 
 def _judged_by(table: Encoded, some: Any) -> dict[str, Any]:

@@ -86,17 +86,17 @@ def predict_columns(model: Any, X: Any, coverage: float) -> Columns:
         `probability`, that of the class predicted.
     """
     lower = upper = np.full(len(X), np.nan)
-    if isinstance(model, HLClassifier):
-        if not len(X):
-            return {name: [] for name in ("prediction", "lower", "upper", "probability")}
-        predicted = np.array([plain_text(name) for name in model.predict(X)], dtype=object)
-        probability = {"probability": np.max(model.predict_proba(X), axis=1)}
-    elif len(X):
-        lower, upper = np.asarray(model.predict_interval(X, coverage=coverage)).T
-        predicted, probability = model.predict(X), {}
-    else:
-        predicted, probability = lower, {}
-    return {"prediction": predicted, "lower": lower, "upper": upper, **probability}
+    if not isinstance(model, HLClassifier):
+        predicted = lower
+        if len(X):
+            lower, upper = np.asarray(model.predict_interval(X, coverage=coverage)).T
+            predicted = model.predict(X)
+        return {"prediction": predicted, "lower": lower, "upper": upper}
+    if not len(X):
+        return {name: [] for name in ("prediction", "lower", "upper", "probability")}
+    words = np.array([plain_text(name) for name in model.predict(X)], dtype=object)
+    best = np.max(model.predict_proba(X), axis=1)
+    return {"prediction": words, "lower": lower, "upper": upper, "probability": best}
 
 
 def table_csv(frame: Any, leave_out: Sequence[str] = ()) -> Iterator[bytes]:

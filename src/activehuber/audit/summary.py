@@ -16,7 +16,7 @@ from activehuber.audit.reasons import rough
 from activehuber.audit.verdicts import UNJUDGED, Verdicts
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.estimators.target_scale import NONE
-from activehuber.report.summary import Summary
+from activehuber.report.page import Summary
 from activehuber.runtime.messages import listed, shortened
 from activehuber.views import View
 

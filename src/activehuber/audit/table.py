@@ -23,8 +23,7 @@ from activehuber.audit.verdicts import judge
 from activehuber.data.encoding import TableFeatures, as_frame
 from activehuber.data.rows import ArrayRows, threads_for
 from activehuber.estimators.inputs import comes_from
-from activehuber.report.page import Report, render
-from activehuber.report.summary import Summary
+from activehuber.report.page import Report, Summary, render
 from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import shortened
 from activehuber.views import View

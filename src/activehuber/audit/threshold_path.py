@@ -16,7 +16,6 @@ from activehuber.fitting.fit import reduced_gram
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
-from activehuber.report.page import PathSummary
 from activehuber.solver.newton import solve
 from activehuber.solver.path import follow
 
@@ -29,7 +28,7 @@ WALK_LABELS, WALK_STEPS, FEWER_STEPS = 6_000, 24, 10
 
 def follow_path(
     model: HLRegressor, labels: TargetColumn
-) -> tuple[Vector, PathSummary | None, str]:
+) -> tuple[Vector, tuple[Vector, np.ndarray] | None, str]:
     """The path with all labels in use, down to the fit's own ξ.
 
     That of the reduced problem: coefficients, most of the work of `huber_path`, are not needed.
@@ -38,12 +37,12 @@ def follow_path(
     -------
     left_at : ndarray of shape (l,)
         The threshold at which each label first became bound; NaN if it did not.
-    drawn : PathSummary or None
+    drawn : (thresholds, free labels at each) or None
         What the page draws of it.
     note : str
         What to say of how it was found, if anything.
     """
-    result, stop = model.result_, float(np.max(model.threshold_))
+    result, stop = model.result_, model.threshold_
     count = int(np.count_nonzero(labels.given))
     unknown, why = np.full(count, np.nan), ""
     if result.settings.approximation is not None:
@@ -73,8 +72,7 @@ def follow_path(
     if not len(thresholds):
         return unknown, None, note
     left_at = np.where(np.any(bound, axis=0), thresholds[np.argmax(bound, axis=0)], np.nan)
-    free = np.count_nonzero(~bound, axis=1)
-    drawn = PathSummary(thresholds, free, stop) if len(thresholds) > 1 else None
+    drawn = (thresholds, np.count_nonzero(~bound, axis=1)) if len(thresholds) > 1 else None
     return left_at, drawn, note
 
 

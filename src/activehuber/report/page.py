@@ -20,7 +20,6 @@ import numpy as np
 from activehuber._typing import Mask, Vector
 from activehuber.report import markup
 from activehuber.report.markup import Axis, format_number, html_text, percent, plain_text
-from activehuber.report.summary import Summary
 
 # What keeps the page below 2 MB, whatever the table holds.
 MAX_LINES = 2_000
@@ -129,23 +128,64 @@ class Points:
             raise ValueError(f"the arrays of Points must be of one length, got {lengths}")
 
 
-@dataclass(frozen=True, eq=False)
-class PathSummary:
-    """How many labels are free at each threshold.
+@dataclass(frozen=True)
+class Summary:
+    """An audit in numbers and sentences.
 
     Attributes
     ----------
-    thresholds : array-like of float
-        Decreasing, in units of the target.
-    free : array-like of int
-        Free labels at each of them.
-    chosen : float
-        The ξ of the fit.
+    kind : {"regression", "classification"}
+    target : str
+    n_rows, n_labelled, n_unlabelled, n_flagged, n_trusted : int
+    n_features : int
+        Numbers a row after the features were made.
+    scale : float or None
+        σ̂, the noise of the labels in units of the target; None for classes.
+    threshold : float or None
+        ξ of the fit; None where every class has its own.
+    explained : float
+        Share of the variance of the kept labels that the other rows explain (leave-one-out);
+        for classes the share of kept labels that the other rows agree with.
+    parameters : dict
+        What was chosen.
+    findings, notes : tuple of str
+        What was chosen and how sure it is; what was done to the table, and warnings.
+    settings : tuple of (name, value)
+        All that is needed to get the same numbers again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import audit
+    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+    >>> y = np.sin(X.ravel())
+    >>> y[7] = np.nan
+    >>> summary = audit(X, y).summary
+    >>> summary.kind, summary.n_labelled, summary.n_unlabelled
+    ('regression', 59, 1)
     """
 
-    thresholds: Vector | Sequence[float]
-    free: np.ndarray | Sequence[int]
-    chosen: float
+    kind: str
+    target: str
+    n_rows: int
+    n_labelled: int
+    n_unlabelled: int
+    n_flagged: int
+    n_trusted: int
+    n_features: int
+    scale: float | None
+    threshold: float | None
+    explained: float
+    parameters: dict[str, Any]
+    findings: tuple[str, ...]
+    notes: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("regression", "classification"):
+            raise ValueError(
+                f'kind must be "regression" or "classification", got {self.kind!r}'
+            )
 
 
 @dataclass(frozen=True)
@@ -161,14 +201,15 @@ class Report:
     lines : tuple of LabelLine
         All labels or the worst ones, worst first.
     points : Points
-    path : PathSummary or None
+    path : (array-like of float, array-like of int) or None
+        Decreasing thresholds, in units of the target, and the free labels at each of them.
     """
 
     title: str
     summary: Summary
     lines: tuple[LabelLine, ...]
     points: Points
-    path: PathSummary | None
+    path: tuple[Vector | Sequence[float], np.ndarray | Sequence[int]] | None
 
 
 def render(report: Report) -> str:
@@ -265,8 +306,8 @@ def _digits_of(report: Report) -> Digits:
     expected = _decimals(line.expected for line in lines)
     given = [line.given for line in lines if not isinstance(line.given, str)]
     whole = all(float(v).is_integer() for v in given if math.isfinite(v))
-    chosen = report.path.chosen if report.path else None
-    thresholds = [chosen] if _finite(chosen) else [line.left_at for line in lines]
+    xi = report.summary.threshold if report.path else None
+    thresholds = [xi] if _finite(xi) else [line.left_at for line in lines]
     return {
         "given": 0 if whole and expected != markup.POWERS else expected,
         "expected": expected,
@@ -276,7 +317,7 @@ def _digits_of(report: Report) -> Digits:
 
 def _figures(report: Report, digits: Digits) -> str:
     """The numbers of the summary."""
-    summary, path = report.summary, report.path
+    summary = report.summary
     share = summary.n_flagged / summary.n_labelled if summary.n_labelled else 0.0
     pairs = [
         ("Rows", f"{summary.n_rows:,}"),
@@ -284,12 +325,12 @@ def _figures(report: Report, digits: Digits) -> str:
         ("Without one", f"{summary.n_unlabelled:,}"),
         ("Flagged", f"{100 * share:.1f} %"),
     ]
-    if summary.scale is not None and math.isfinite(summary.scale):
+    if _finite(summary.scale):
         # Three digits: it is an estimate.
         scale = float(f"{summary.scale:.3g}")
         pairs.append(("Noise σ̂", format_number(scale, max(_decimals([scale]) - 1, 0))))
-    if path is not None and math.isfinite(path.chosen):
-        pairs.append(("Threshold ξ", format_number(path.chosen, digits["threshold"])))
+    if report.path and _finite(summary.threshold):
+        pairs.append(("Threshold ξ", format_number(summary.threshold, digits["threshold"])))
     return markup.definitions(pairs, "figures")
 
 
@@ -440,7 +481,7 @@ def _plots(report: Report, n_shown: int, digits: Digits) -> str:
     fits = report.summary.kind == "regression"
     first = _fit_plot(report.points, lines, digits) if fits else _class_table(report.points)
     plots = first + _residual_plot(report, lines)
-    return plots + (_path_plot(report.path, digits) if report.path else "")
+    return plots + _path_plot(report, digits)
 
 
 def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
@@ -503,15 +544,16 @@ def _residual_plot(report: Report, lines: dict[str, int]) -> str:
     )  # fmt: skip
 
 
-def _path_plot(path: PathSummary, digits: Digits) -> str:
-    steps, free = (np.asarray(v, dtype=float) for v in (path.thresholds, path.free))
+def _path_plot(report: Report, digits: Digits) -> str:
+    steps, free = (np.asarray(v, dtype=float) for v in report.path or ((), ()))
     usable = (steps > markup.SMALLEST) & (steps < markup.LARGEST)
     if not np.any(usable):
         return ""
     steps, free = steps[usable], free[usable]
     every = np.unique(np.linspace(0, len(steps) - 1, MAX_PATH_POINTS).round().astype(int))
     steps, free = steps[every], free[every]
-    chosen = path.chosen if markup.SMALLEST < path.chosen < markup.LARGEST else None
+    xi = report.summary.threshold
+    chosen = xi if xi is not None and markup.SMALLEST < xi < markup.LARGEST else None
     ends = steps if chosen is None else np.append(steps, chosen)
     low, high = float(ends.min()), float(ends.max())
     if high > 20 * low:
