@@ -43,26 +43,18 @@ class ChosenModel:
         What was chosen.
     selection_rows : int
         Labels on which it chose.
+    regressor : HLRegressor
+        The model, or the one inside that fits the codes of classes or a target on a scale.
+    scale : TargetScale
+        Of the target that the regressor was fitted on.
     """
 
     estimator: Any
     parameters: dict[str, Any]
     selection_rows: int
     notes: tuple[str, ...]
-
-    @property
-    def regressor(self) -> HLRegressor:
-        """The model, or the one inside that fits the codes of classes."""
-        inner = self.estimator
-        if isinstance(inner, ScaledRegressor):
-            return inner.regressor_
-        return inner.estimator_ if isinstance(inner, HLClassifier) else inner
-
-    @property
-    def scale(self) -> TargetScale:
-        """The scale of the target that the regressor was fitted on."""
-        inner = self.estimator
-        return inner.scale if isinstance(inner, ScaledRegressor) else TargetScale()
+    regressor: HLRegressor
+    scale: TargetScale
 
 
 def _chooser(options: Options, views: list[View] | None) -> Any:
@@ -120,11 +112,15 @@ def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
         kept = values[given & ~np.asarray(model.removed_)]
         scale = replace(scale, not_negative=bool(np.all(kept >= 0.0)))
         model = ScaledRegressor.around(model, scale)
-    chosen = dict(getattr(selection, "best_params_", {}))
+    regressor, chosen = model, dict(getattr(selection, "best_params_", {}))
+    if isinstance(model, ScaledRegressor):  # perhaps by an estimator of one's own
+        regressor, scale = model.regressor_, model.scale
+    elif isinstance(model, HLClassifier):
+        regressor = model.estimator_
     notes = dict.fromkeys(
         f"Warning: {first_line(w.message)}.".replace("..", ".") for w in caught
     )
-    return ChosenModel(model, chosen, len(rows), tuple(notes))
+    return ChosenModel(model, chosen, len(rows), tuple(notes), regressor, scale)
 
 
 def _judged_by(table: Encoded, some: Any) -> dict[str, Any]:

@@ -231,6 +231,11 @@ def render(report: Report) -> str:
     if len(shown) != n_labelled:
         there = f"The {len(shown):,} worst of {n_labelled:,} labels are here; all are in"
     verdicts = Counter(line.verdict for line in shown)
+    links = {str(line.row): k for k, line in reversed([*enumerate(shown)])}
+    if summary.kind == "regression":
+        first_plot = _fit_plot(report.points, links, digits)
+    else:
+        first_plot = _class_table(report.points)
     # Columns that hold nothing are not shown.
     empty = [
         f"without-{name}"
@@ -245,7 +250,7 @@ def render(report: Report) -> str:
         target=html_text(summary.target),
         figures=_figures(report, digits),
         findings=markup.sentence_list(summary.findings),
-        plots=_plots(report, len(shown), digits),
+        plots=first_plot + _residual_plot(report, links) + _path_plot(report, digits),
         table_note=f"{there} labels.csv.",
         static_note=f"JavaScript is off: these are the {len(first)} worst labels. "
         "All of them are in labels.csv.",
@@ -407,43 +412,7 @@ def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
 # --- pictures -------------------------------------------------------------------------------
 
 
-def _sample(points: Points, drawable: Mask) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the kept and of the flagged labels to draw, each in the order of rows.
-
-    Those farthest out are always there; of the others a sample that is the same in each run.
-    """
-    rng = np.random.default_rng(0)
-
-    def thin(index: np.ndarray, most: int) -> np.ndarray:
-        if len(index) <= most:
-            return index
-        far = np.argsort(-np.abs(np.nan_to_num(points.residual[index])), kind="stable")
-        rest = rng.choice(far[most // 10 :], most - most // 10, replace=False)
-        return np.sort(index[np.concatenate([far[: most // 10], rest])])
-
-    return (
-        thin(np.flatnonzero(drawable & ~points.flagged), MAX_KEPT_MARKS),
-        thin(np.flatnonzero(drawable & points.flagged), MAX_FLAGGED_MARKS),
-    )
-
-
 LEGEND = '<ul class="legend"><li class="kept">kept</li><li class="removed">flagged</li></ul>'
-
-
-def _drawn(kept: np.ndarray, flagged: np.ndarray, points: Points, outside: int) -> str:
-    """Which of the labels the picture holds, if not all."""
-    n_flagged = int(np.sum(points.flagged))
-    n_kept = len(points.flagged) - n_flagged
-    parts = []
-    if len(kept) < n_kept:
-        parts.append(f"{len(kept):,} of {n_kept:,} kept labels are drawn")
-    if len(flagged) < n_flagged:
-        parts.append(f"{len(flagged):,} of {n_flagged:,} that are flagged")
-    told = f" {' and '.join(parts)}." if parts else ""
-    if outside:
-        lie, them = ("lies", "it is") if outside == 1 else ("lie", "they are")
-        told += f" {outside:,} {lie} farther out; {them} drawn at the edge."
-    return told
 
 
 def _scatter(
@@ -454,46 +423,52 @@ def _scatter(
     lines: dict[str, int],
     hint: Callable[[int], str],
 ) -> tuple[str, tuple[Axis, Axis], str]:
-    """Marks, axes, and a sentence on what is not drawn."""
-    kept, flagged = _sample(points, np.isfinite(x) & np.isfinite(y))
-    others, drawn = ~points.flagged, np.concatenate([kept, flagged])
+    """Marks, axes, and a sentence on what is not drawn.
+
+    Those farthest out are always there; of the others a sample that is the same in each run.
+    """
+    rng, others = np.random.default_rng(0), ~points.flagged
+    drawable, marked, parts = np.isfinite(x) & np.isfinite(y), [], []
+    for mask, most, words in (
+        (others, MAX_KEPT_MARKS, "kept labels are drawn"),
+        (points.flagged, MAX_FLAGGED_MARKS, "that are flagged"),
+    ):
+        index, count = np.flatnonzero(drawable & mask), np.count_nonzero(mask)
+        if len(index) > most:
+            far = np.argsort(-np.abs(np.nan_to_num(points.residual[index])), kind="stable")
+            rest = rng.choice(far[most // 10 :], most - most // 10, replace=False)
+            index = np.sort(index[np.concatenate([far[: most // 10], rest])])
+        if len(index) < count:
+            parts.append(f"{len(index):,} of {count:,} {words}")
+        marked.append(index)
+    told = f" {' and '.join(parts)}." if parts else ""
     axes = markup.axis_for(x, x[others]), markup.axis_for(y, y[others], include_y)
+    drawn, n_kept = np.concatenate(marked), len(marked[0])
     pairs = [(axis, values[drawn]) for axis, values in zip(axes, (x, y), strict=True)]
-    beyond = np.any([(v < axis.low) | (v > axis.high) for axis, v in pairs], axis=0)
+    outside = np.sum(np.any([(v < axis.low) | (v > axis.high) for axis, v in pairs], axis=0))
+    if outside:
+        lie, them = ("lies", "it is") if outside == 1 else ("lie", "they are")
+        told += f" {outside:,} {lie} farther out; {them} drawn at the edge."
     across, up = (axis.place(v) for axis, v in pairs)
-    names = [html_text(points.row[i], 40) for i in flagged]
-    links = [lines.get(str(points.row[i])) for i in flagged]
     crosses = "".join(
-        markup.cross(a, b, link, f"Row {name}: {hint(i)}")
-        for a, b, link, name, i in zip(
-            across[len(kept) :], up[len(kept) :], links, names, flagged, strict=True
+        markup.cross(a, b, lines.get(str(row)), f"Row {html_text(row, 40)}: {hint(place)}")
+        for place, row, a, b in zip(
+            marked[1].tolist(), points.row[marked[1]], across[n_kept:], up[n_kept:], strict=True
         )
     )
-    marks = markup.dots(across[: len(kept)], up[: len(kept)])
-    told = _drawn(kept, flagged, points, int(np.sum(beyond)))
+    marks = markup.dots(across[:n_kept], up[:n_kept])
     return f'{marks}<g class="crosses">{crosses}</g>', axes, told
 
 
-def _plots(report: Report, n_shown: int, digits: Digits) -> str:
-    lines: dict[str, int] = {}
-    for k, line in enumerate(report.lines[:n_shown]):
-        lines.setdefault(str(line.row), k)
-    fits = report.summary.kind == "regression"
-    first = _fit_plot(report.points, lines, digits) if fits else _class_table(report.points)
-    plots = first + _residual_plot(report, lines)
-    return plots + _path_plot(report, digits)
-
-
 def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
-    given, expected = points.given, points.expected
-
     def hint(i: int) -> str:
+        given, expected = points.given[i], points.expected[i]
         return (
-            f"given {format_number(given[i], digits['given'])}, "
-            f"expected {format_number(expected[i], digits['expected'])}"
+            f"given {format_number(given, digits['given'])}, "
+            f"expected {format_number(expected, digits['expected'])}"
         )
 
-    marks, axes, told = _scatter(points, given, expected, (), lines, hint)
+    marks, axes, told = _scatter(points, points.given, points.expected, (), lines, hint)
     low, high = max(axis.low for axis in axes), min(axis.high for axis in axes)
     diagonal = ""
     if low < high:
