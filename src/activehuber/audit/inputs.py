@@ -16,20 +16,22 @@ import numpy as np
 from sklearn.base import clone
 
 from activehuber._typing import Mask
-from activehuber.audit.target_scale import AUTO, TARGET_TRANSFORMS
 from activehuber.data.columns import words_of
 from activehuber.data.encoding import TableFeatures
 from activehuber.data.parsing import has_thousands, offending, read_numbers
 from activehuber.data.rows import Rows
 from activehuber.estimators.groups import check_groups, group_numbers
 from activehuber.estimators.splitters import is_missing
-from activehuber.estimators.target_scale import NONE
+from activehuber.estimators.target_scale import LOG, NONE, YEO_JOHNSON
 from activehuber.kernels.feature_maps import APPROXIMATION_NAMES
 from activehuber.runtime.messages import TableError, first_line, like, listed, shortened
 from activehuber.views import View
 
 if TYPE_CHECKING:
     import pandas as pd
+
+AUTO = "auto"
+TARGET_TRANSFORMS = (AUTO, NONE, LOG, YEO_JOHNSON)
 
 # Labels up to which the model is fitted with the kernel itself: its Gram matrix takes 0.8 GB,
 # and a fit about twice that.

@@ -5,11 +5,11 @@ table -> numbers -> model -> verdicts, path, similar rows -> tables, summary, pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sklearn.pipeline import Pipeline
 
@@ -27,6 +27,40 @@ from activehuber.report.page import Report, Summary, render
 from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import shortened
 from activehuber.views import View
+
+Method = TypeVar("Method", bound=Callable[..., None])
+
+# What the docstrings of all methods that write a file have below their first line.
+WRITING = """
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from activehuber import audit
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> found = audit(X, np.sin(X.ravel()))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found.{method}(Path(folder) / "{name}")
+        ...     print((Path(folder) / "{name}").{shown})
+        {printed}
+        """
+
+
+def _writes(name: str, shown: str, printed: str) -> Callable[[Method], Method]:
+    """Complete the docstring of a method that writes such a file."""
+
+    def documented(method: Method) -> Method:
+        told = {"method": method.__name__, "name": name, "shown": shown, "printed": printed}
+        method.__doc__ = f"{method.__doc__}{WRITING.format(**told)}"
+        return method
+
+    return documented
 
 
 @dataclass(frozen=True)
@@ -118,48 +152,14 @@ class Audit:
             return outputs.as_polars(pd.DataFrame(columns))
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
+    @_writes("labels.csv", 'read_text().split(",")[:3]', "['row', 'given', 'expected']")
     def to_csv(self, path: str | Path) -> None:
-        """Write `labels`; text that a spreadsheet would run gets an apostrophe in front.
-
-        Parameters
-        ----------
-        path : str or Path
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> import numpy as np
-        >>> from activehuber import audit
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> found = audit(X, np.sin(X.ravel()))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found.to_csv(Path(folder) / "labels.csv")
-        ...     print((Path(folder) / "labels.csv").read_text().split(",")[:3])
-        ['row', 'given', 'expected']
-        """
+        """Write `labels`; text that a spreadsheet would run gets an apostrophe in front."""
         write_file(Path(path), outputs.table_csv(self.labels))
 
+    @_writes("labels.parquet", "read_bytes()[:4]", "b'PAR1'")
     def to_parquet(self, path: str | Path) -> None:
-        """Write `labels`.
-
-        Parameters
-        ----------
-        path : str or Path
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> import numpy as np
-        >>> from activehuber import audit
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> found = audit(X, np.sin(X.ravel()))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found.to_parquet(Path(folder) / "labels.parquet")
-        ...     print((Path(folder) / "labels.parquet").read_bytes()[:4])
-        b'PAR1'
-        """
+        """Write `labels`."""
         import io
 
         out = io.BytesIO()
@@ -170,26 +170,9 @@ class Audit:
             frame.write_parquet(out)
         write_file(Path(path), out.getvalue())
 
+    @_writes("report.html", "read_text()[:15].lower()", "<!doctype html>")
     def to_html(self, path: str | Path) -> None:
-        """Write the page: one file that asks nothing of the network.
-
-        Parameters
-        ----------
-        path : str or Path
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> import numpy as np
-        >>> from activehuber import audit
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> found = audit(X, np.sin(X.ravel()))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found.to_html(Path(folder) / "report.html")
-        ...     print((Path(folder) / "report.html").read_text()[:15].lower())
-        <!doctype html>
-        """
+        """Write the page: one file that asks nothing of the network."""
         write_file(Path(path), render(self.report).encode("utf-8", "replace"))
 
 

@@ -53,7 +53,18 @@ def follow_path(
         why = f"Above {WALK_LABELS} labels"
     if why:
         return unknown, None, f"{why} no path over the threshold is followed."
-    problem = _problem_of_all(model, labels)
+    assert model.X_fit_ is not None  # audit has features, no Gram matrix
+    data, given = result.data, labels.given
+    settings = replace(result.settings, view_weights=result.targets[0].view_weights)
+    y = data.y[given, 0]
+    problem = Problem(
+        gram=DenseGram(reduced_gram(settings, data)),
+        y=y - float(np.median(y)) if settings.fit_intercept else y,
+        weights=data.weights[given],
+        alpha=settings.alpha,
+        fit_intercept=settings.fit_intercept,
+        active=np.ones(count, dtype=bool),
+    )
     lowest = stop if 0.0 < stop < np.inf else None
     try:
         if count <= PATH_LABELS:
@@ -74,24 +85,6 @@ def follow_path(
     left_at = np.where(np.any(bound, axis=0), thresholds[np.argmax(bound, axis=0)], np.nan)
     drawn = (thresholds, np.count_nonzero(~bound, axis=1)) if len(thresholds) > 1 else None
     return left_at, drawn, note
-
-
-def _problem_of_all(model: HLRegressor, labels: TargetColumn) -> Problem:
-    assert model.X_fit_ is not None  # audit has features, no Gram matrix
-    data = model.result_.data
-    settings = replace(
-        model.result_.settings, view_weights=model.result_.targets[0].view_weights
-    )
-    y = data.y[labels.given, 0]
-    centre = float(np.median(y)) if settings.fit_intercept else 0.0
-    return Problem(
-        gram=DenseGram(reduced_gram(settings, data)),
-        y=y - centre,
-        weights=data.weights[labels.given],
-        alpha=settings.alpha,
-        fit_intercept=settings.fit_intercept,
-        active=np.ones(len(y), dtype=bool),
-    )
 
 
 def _walk(problem: Problem, lowest: float | None) -> tuple[Vector, np.ndarray, str]:

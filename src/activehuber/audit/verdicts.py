@@ -10,11 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from activehuber._typing import Mask, Matrix, Vector
+from activehuber._typing import Mask, Vector
 from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded
 from activehuber.data.writing import plain_text
-from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.prediction import LARGEST, in_scales, scales_within
 from activehuber.report.page import Points
 
@@ -92,7 +91,12 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
         classes = [plain_text(name) for name in model.classes_]
         place = {name: number for number, name in enumerate(classes)}
         given = np.array([place[str(value)] for value in labels.values[rows]])
-        expected, left_out = _of_classes(model, given, left_out)
+        if left_out.ndim == 1:
+            expected = 2.0 * given - 1.0 - left_out > model.cut_
+        else:
+            codes = np.where(given[:, None] == np.arange(left_out.shape[1]), 1.0, -1.0)
+            expected = np.argmax(codes - left_out, axis=1)
+            left_out = left_out[np.arange(len(given)), given]
         scale = scale[given] if scale.ndim else scale
         explained = float(np.mean((given == expected)[~flagged])) if not all(flagged) else 0.0
     else:
@@ -118,7 +122,7 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
     return Verdicts(
         row=table.names[rows],
         given=given.astype(np.float64),
-        expected=expected,
+        expected=expected.astype(np.float64),
         residual=in_scales(left_out, scale),
         flagged=flagged & ~as_right,
         # With several classes every one has its own.
@@ -134,17 +138,3 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
         trusted=table.trusted[rows],
         judged=np.asarray(model.judged_)[rows] & ~as_right,
     )
-
-
-def _of_classes(
-    model: HLClassifier, given: np.ndarray, left_out: Matrix
-) -> tuple[Vector, Vector]:
-    """The classes expected by their number, and the residual of the given one."""
-    if left_out.ndim == 1:
-        codes, own = 2.0 * given - 1.0, left_out
-        expected = codes - left_out > model.cut_
-    else:
-        codes = np.where(given[:, None] == np.arange(left_out.shape[1]), 1.0, -1.0)
-        expected = np.argmax(codes - left_out, axis=1)
-        own = left_out[np.arange(len(given)), given]
-    return expected.astype(np.float64), own
