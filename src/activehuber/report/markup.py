@@ -49,16 +49,6 @@ def resource(*names: str) -> str:
     return "".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
-def policy(style: str, script: str) -> str:
-    """Nothing from outside; of scripts and styles only our own two, by their hash."""
-    digests = (hashlib.sha256(text.encode()).digest() for text in (script, style))
-    ours = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
-    return (
-        f"default-src 'none'; script-src {ours[0]}; style-src {ours[1]}; img-src data:; "
-        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
-    )
-
-
 def fill_page(name: str, title: str, headline: str, **parts: str) -> str:
     """The page `name`.html with its own and the common style and script.
 
@@ -73,8 +63,12 @@ def fill_page(name: str, title: str, headline: str, **parts: str) -> str:
     """
     style = resource("common.css", f"{name}.css")
     script = resource("theme.js", f"{name}.js")
+    digests = (hashlib.sha256(text.encode()).digest() for text in (script, style))
+    ours = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
     return Template(resource(f"{name}.html")).substitute(
-        policy=policy(style, script),
+        # Nothing from outside; of scripts and styles only our own two, by their hash.
+        policy=f"default-src 'none'; script-src {ours[0]}; style-src {ours[1]}; img-src data:; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'",
         page_title=html_text(f"{headline} – {title}"),
         style=style,
         script=script,

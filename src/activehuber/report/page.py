@@ -225,28 +225,26 @@ def render(report: Report) -> str:
         To be written as UTF-8. Below 2 MB: the table holds the worst 2,000 labels (fewer if
         their texts are long), and the pictures a sample of the labels that were kept.
     """
-    summary, shown, digits = report.summary, _fitting_lines(report.lines), _digits_of(report)
+    summary, shown, digits = report.summary, _records(report.lines), _digits_of(report)
     n_labelled, first = summary.n_labelled, shown[:STATIC_LINES]
     there = "All labels are here, and in"
     if len(shown) != n_labelled:
         there = f"The {len(shown):,} worst of {n_labelled:,} labels are here; all are in"
-    verdicts = Counter(line.verdict for line in shown)
-    links = {str(line.row): k for k, line in reversed([*enumerate(shown)])}
+    verdicts = Counter(record["verdict"] for record in shown)
+    links = {str(report.lines[k].row): k for k in reversed(range(len(shown)))}
     if summary.kind == "regression":
         first_plot = _fit_plot(report.points, links, digits)
     else:
         first_plot = _class_table(report.points)
     # Columns that hold nothing are not shown.
-    empty = [
-        f"without-{name}"
-        for name in ("lower", "left_at")
-        if not any(_finite(getattr(line, name)) for line in shown)
-    ]
+    names = ("lower", "left_at")
+    empty = [f"without-{n}" for n in names if all(record[n] is None for record in shown)]
+    lines = [list(record.values()) for record in shown]
     return markup.fill_page(
         "report",
         report.title,
         _headline(summary.n_flagged, n_labelled),
-        data=_json({"columns": COLUMNS, "digits": digits, "lines": list(map(_record, shown))}),
+        data=_json({"columns": COLUMNS, "digits": digits, "lines": lines}),
         target=html_text(summary.target),
         figures=_figures(report, digits),
         findings=markup.sentence_list(summary.findings),
@@ -260,7 +258,7 @@ def render(report: Report) -> str:
             for verdict in VERDICTS
             if verdict in verdicts
         ),
-        rows="".join(_static_row(rank, line, digits) for rank, line in enumerate(first, 1)),
+        rows="".join(_static_row(rank, record, digits) for rank, record in enumerate(first, 1)),
         notes=markup.section("What was done to the table", markup.sentence_list(summary.notes)),
         settings=markup.section(
             "Settings and proof", markup.definitions(summary.settings, "settings")
@@ -360,52 +358,46 @@ def _cell(value: float | str | None) -> float | str | None:
 COLUMNS = tuple(LabelLine.__annotations__)
 
 
-def _record(line: LabelLine) -> list[Any]:
-    """A line in the order of `COLUMNS`."""
-    *cells, neighbours = line
-    record = dict(zip(COLUMNS, map(_cell, cells), strict=False))
-    if not isinstance(line.given, str) and _finite(line.given):
-        record["given"] = float(line.given)  # as it was
-    record["reason"] = plain_text(line.reason, markup.LONGEST_SENTENCE)
-    return [*record.values(), [list(map(_cell, near)) for near in neighbours[:MAX_NEIGHBOURS]]]
-
-
-def _fitting_lines(lines: Sequence[LabelLine]) -> Sequence[LabelLine]:
-    """The worst lines, as many as the size of the page allows."""
-    used = 0
-    for k, line in enumerate(lines[:MAX_LINES]):
-        used += len(_json(_record(line)).encode())
+def _records(lines: Sequence[LabelLine]) -> list[dict[str, Any]]:
+    """The worst lines as the page has them, as many as its size allows; keys are `COLUMNS`."""
+    out, used = [], 0
+    for line in lines[:MAX_LINES]:
+        near = [list(map(_cell, each)) for each in line.neighbours[:MAX_NEIGHBOURS]]
+        record = dict(zip(COLUMNS, [*map(_cell, line[:-1]), near], strict=True))
+        if not isinstance(line.given, str) and _finite(line.given):
+            record["given"] = float(line.given)  # as it was
+        record["reason"] = plain_text(line.reason, markup.LONGEST_SENTENCE)
+        used += len(_json(list(record.values())).encode())
         if used > MAX_LINES_BYTES:
-            return lines[:k]
-    return lines[:MAX_LINES]
+            break
+        out.append(record)
+    return out
 
 
-def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
+def _static_row(rank: int, record: dict[str, Any], digits: Digits) -> str:
     """A row for readers without JavaScript: the reason is open. report.js makes its own."""
-
-    def value(label: float | str | None, name: str) -> str:
-        if isinstance(label, str):
-            return html_text(label)
-        return format_number(label, digits[name])
-
-    # The numbers of the record, so that both tables round the same ones.
-    row, given, expected, lower, upper, residual, left_at, quality, *_ = _record(line)
-    ends = [format_number(end, digits["expected"]) for end in (lower, upper)]
-    interval = markup.MISSING if None in (lower, upper) else " to ".join(ends)
+    given, expected = (
+        html_text(record[name])
+        if isinstance(record[name], str)
+        else format_number(record[name], digits[name])
+        for name in ("given", "expected")
+    )
+    ends = [format_number(record[name], digits["expected"]) for name in ("lower", "upper")]
+    interval = markup.MISSING if markup.MISSING in ends else " to ".join(ends)
     cells = [
         ("rank", str(rank)),
-        ("row", escape(row)),
-        ("number label", value(given, "given")),
-        ("number label", value(expected, "expected")),
+        ("row", escape(record["row"])),
+        ("number label", given),
+        ("number label", expected),
         ("number wide interval", interval),
-        ("number wide", format_number(residual, 2, signed=True)),
-        ("number wide left-at", format_number(left_at, digits["threshold"])),
-        ("number wide", format_number(quality, 3)),
+        ("number wide", format_number(record["residual"], 2, signed=True)),
+        ("number wide left-at", format_number(record["left_at"], digits["threshold"])),
+        ("number wide", format_number(record["quality"], 3)),
     ]
-    word = html_text(line.verdict)
+    word = html_text(record["verdict"])
     verdict = f'<td class="verdict {word}"><span>{word}</span></td>'
     body = "".join(f'<td class="{name}">{text}</td>' for name, text in cells)
-    reason = f'<tr class="detail"><td colspan="9">{html_text(line.reason, 200)}</td></tr>'
+    reason = f'<tr class="detail"><td colspan="9">{html_text(record["reason"], 200)}</td></tr>'
     return f'<tr class="line">{body}{verdict}</tr>{reason}'
 
 
