@@ -203,12 +203,7 @@ def _array(rows: Rows) -> Matrix:
 
 
 def choose_scale(
-    X: Matrix,
-    y: Vector,
-    trusted: Mask,
-    kind: str,
-    seed: int,
-    groups: np.ndarray | None = None,
+    X: Matrix, y: Vector, trusted: Mask, kind: str, seed: int, groups: np.ndarray | None = None
 ) -> TargetScale:
     """The scale on which all labels y, right or wrong, are likeliest.
 

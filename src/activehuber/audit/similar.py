@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from activehuber._typing import Matrix, Vector
-from activehuber.audit.inputs import Options
+from activehuber.audit.choice import ChosenModel
+from activehuber.audit.inputs import Encoded, Options
 from activehuber.audit.verdicts import Verdicts
-from activehuber.data.rows import Rows, blas_threads, one_blas_thread
+from activehuber.data.rows import blas_threads, one_blas_thread
 from activehuber.estimators.groups import one_each
-from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.settings import ViewSettings
 
 # Most similar rows that are named.
@@ -48,11 +48,7 @@ class Similar:
 
 
 def similar_rows(
-    model: HLRegressor,
-    X: Rows,
-    judged: Verdicts,
-    groups: np.ndarray | None,
-    options: Options,
+    choice: ChosenModel, table: Encoded, judged: Verdicts, options: Options
 ) -> Similar:
     """For the worst labels the labels in use most similar to them, of other groups."""
     wanted = judged.order[:MOST_EXPLAINED]
@@ -66,17 +62,16 @@ def similar_rows(
             f"for the {len(wanted):,} worst labels.",
         )
     # Without groups every label is one of its own.
-    number = np.arange(len(judged.places))
-    if groups is not None:
-        number = one_each(groups)[judged.places]
+    groups = np.full(len(table.rows), -1) if table.groups is None else table.groups
+    number, result = one_each(groups)[judged.places], choice.regressor.result_
     most = int(np.max(np.unique(number[pool], return_counts=True)[1], initial=0))
     k = min(N_NEIGHBOURS, max(0, len(pool) - most))
     if k == 0:
         nothing = np.empty((len(wanted), 0))
         return Similar(wanted, nothing.astype(int), nothing)
-    weights = model.result_.targets[0].view_weights
-    shares = list(zip(model.result_.settings.views, weights**2, strict=True))
-    rows, asked = (X.take(judged.places[some]) for some in (pool, wanted))
+    weights = result.targets[0].view_weights
+    shares = list(zip(result.settings.views, weights**2, strict=True))
+    rows, asked = (table.rows.take(judged.places[some]) for some in (pool, wanted))
     norms, size = _norms(shares, rows), max(1, (1 << 20) // len(pool))
     alike = np.ptp(norms) == 0.0
 

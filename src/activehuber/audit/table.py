@@ -287,7 +287,7 @@ def audit_encoded(table: Encoded, options: Options) -> Audit:
         left_at, drawn, note = follow_path(choice.regressor, table.labels)
         options.tell(0.8, "looking for similar rows")
         judged = judge(choice, table, options.coverage)
-        similar = similar_rows(choice.regressor, table.rows, judged, table.groups, options)
+        similar = similar_rows(choice, table, judged, options)
         options.tell(0.9, "predicting what is missing")
         rest = outputs.predictions_table(choice, table, options.coverage)
     options.tell(0.95, "writing it down")

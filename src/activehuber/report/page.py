@@ -595,12 +595,9 @@ flagged.</figcaption>
 
 
 def _class_cell(counts: np.ndarray, flagged: np.ndarray, i: int, j: int) -> str:
-    heat = math.ceil(5 * counts[j] / max(int(counts.sum()), 1))
-    same = " same" if i == j else ""
+    heat, same = math.ceil(5 * counts[j] / max(int(counts.sum()), 1)), " same" * (i == j)
     doubt = (
         f' <span class="mark"><span aria-hidden="true">✕</span>'
         f'<span class="unseen">flagged: </span>{flagged[j]:,}</span>'
-        if flagged[j]
-        else ""
     )
-    return f'<td class="heat-{heat}{same}">{counts[j]:,}{doubt}</td>'
+    return f'<td class="heat-{heat}{same}">{counts[j]:,}{doubt * bool(flagged[j])}</td>'
