@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 from activehuber import HLClassifier, HLRegressor, View
-from activehuber.audit import audit, choice, reasons, threshold_path
+from activehuber.audit import audit, choice, summary, threshold_path
 from activehuber.data.datasets import make_corrupted_diabetes
 from activehuber.operators.dense import DenseGram
 from activehuber.runtime.messages import TableError
@@ -443,7 +443,7 @@ def test_a_walked_path_agrees_with_the_exact_one(well_conditioned, monkeypatch, 
 
 def test_widths_have_two_or_three_digits():
     widths = (151756.2, 999.6, 99.4, 9.96, 0.0123, 0.0)
-    assert [reasons.rough(v) for v in widths] == ["152000", "1000", "99", "10.0", "0.012", "0"]
+    assert [summary.rough(v) for v in widths] == ["152000", "1000", "99", "10.0", "0.012", "0"]
 
 
 def test_settings_tell_each_thing_once(table):

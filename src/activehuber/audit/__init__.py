@@ -1,6 +1,6 @@
 """A table with doubtful labels -> a model of it -> which labels are flagged, and why.
 
-inputs -> choice -> verdicts, similar, threshold_path -> reasons, summary, outputs
+inputs -> choice -> verdicts, similar, threshold_path -> summary, outputs
 -> table -> parquet
 """
 

@@ -14,8 +14,8 @@ import numpy as np
 from activehuber._typing import Vector
 from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded, objects
-from activehuber.audit.reasons import reasons_of
 from activehuber.audit.similar import Similar
+from activehuber.audit.summary import reasons_of
 from activehuber.audit.verdicts import Verdicts
 from activehuber.data.rows import ChosenRows
 from activehuber.data.writing import csv_line, csv_rows, harmless, plain_text
