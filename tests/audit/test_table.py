@@ -113,7 +113,7 @@ def test_reason_is_true(found):
     worst = found.labels.iloc[0]
     line = found.report.lines[0]
     expected = worst["given"] - worst["residual"] * found.summary.scale
-    given = [neighbour.given for neighbour in line.neighbours]
+    given = [neighbour[1] for neighbour in line["neighbours"]]
     half = (worst["upper"] - worst["lower"]) / 2.0
     number = r"(-?[0-9.]+)"
     told = re.fullmatch(
@@ -123,7 +123,7 @@ def test_reason_is_true(found):
     )
     said = [worst["given"], expected, half, min(given), max(given)]
     assert [float(each) for each in told.groups()] == pytest.approx(said, abs=0.051)
-    assert line.reason == worst["reason"]
+    assert line["reason"] == worst["reason"]
 
 
 def test_reason_names_what_is_missing_in_the_row(table):
@@ -192,13 +192,13 @@ def test_similar_rows_are_the_nearest_in_use(table, found):
     in_use = np.flatnonzero(~np.isnan(y) & ~model.removed_)
     gamma = model.result_.settings.views[0].kernel.gamma
     for line in found.report.lines[:20]:
-        row = int(line.row) - 1
+        row = int(line["row"]) - 1
         pool = in_use[in_use != row]
         away = np.abs(features[pool] - features[row]).sum(axis=1)
         nearest = pool[np.argsort(away)[:5]]
-        assert [n.row for n in line.neighbours] == [str(r + 1) for r in nearest]
+        assert [n[0] for n in line["neighbours"]] == [str(r + 1) for r in nearest]
         np.testing.assert_allclose(
-            [n.similarity for n in line.neighbours], np.exp(-gamma * np.sort(away)[:5])
+            [n[2] for n in line["neighbours"]], np.exp(-gamma * np.sort(away)[:5])
         )
 
 
@@ -385,10 +385,10 @@ def test_similar_rows_are_of_other_groups(rng):
     found = audit(X, y, groups=[None, *person[1:]], estimator=Quick())
     owner = {"1": "no one's"} | {str(row): person[row - 1] for row in range(2, 101)}
     for line in found.report.lines:
-        assert len(line.neighbours) == 5
-        assert owner[line.row] not in {owner[near.row] for near in line.neighbours}
-    first = next(line for line in found.report.lines if line.row == "1")
-    assert "p0" in {owner[near.row] for near in first.neighbours}
+        assert len(line["neighbours"]) == 5
+        assert owner[line["row"]] not in {owner[near[0]] for near in line["neighbours"]}
+    first = next(line for line in found.report.lines if line["row"] == "1")
+    assert "p0" in {owner[near[0]] for near in first["neighbours"]}
     said = "there are 20, and 1 labels that belong to none."
     assert any(note.endswith(said) for note in found.summary.notes)
 

@@ -20,7 +20,7 @@ from activehuber.audit.verdicts import Verdicts
 from activehuber.data.rows import ChosenRows
 from activehuber.data.writing import csv_line, csv_rows, harmless, plain_text
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.report.page import MAX_LINES, LabelLine, Neighbour
+from activehuber.report.page import MAX_LINES, Line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,18 +124,15 @@ def as_polars(frame: pd.DataFrame) -> Any:
     return pl.DataFrame({name: frame[name].tolist() for name in frame.columns})
 
 
-def label_lines(
-    labels: pd.DataFrame, judged: Verdicts, similar: Similar
-) -> tuple[LabelLine, ...]:
+def label_lines(labels: pd.DataFrame, judged: Verdicts, similar: Similar) -> list[Line]:
     """The worst labels, as many as the page may show; `labels` is that of `labels_table`."""
     given, names = judged.as_labels(judged.given), judged.row
     pairs = zip(similar.near.tolist(), similar.similarity.tolist(), strict=True)
     neighbours = (
-        tuple(Neighbour(str(names[j]), given[j], near) for j, near in zip(*pair, strict=True))
+        tuple((str(names[j]), given[j], near) for j, near in zip(*pair, strict=True))
         for pair in pairs
     )
-    rows = (str(names[i]) for i in judged.order)
-    columns = (labels[name].head(MAX_LINES).tolist() for name in labels.columns[1:])
+    cells = labels.iloc[:MAX_LINES, 1:].to_dict("records")
     # Neighbours are not looked for beyond some rank.
-    lines = zip(rows, *columns, chain(neighbours, repeat(())), strict=False)
-    return tuple(LabelLine(*cells) for cells in lines)
+    lines = zip(judged.order, cells, chain(neighbours, repeat(())), strict=False)
+    return [{"row": str(names[i]), **line, "neighbours": near} for i, line, near in lines]

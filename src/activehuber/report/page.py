@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -38,60 +38,10 @@ LONGEST_TYPICAL = 10_000_000
 
 VERDICTS = ("flagged", "cannot judge", "kept", "trusted")
 
-
-class Neighbour(NamedTuple):
-    """One of the labelled rows most similar to a row.
-
-    Attributes
-    ----------
-    row : str
-        Its id or row number.
-    given : float or str
-        Its label.
-    similarity : float
-        Kernel value relative to the row's own, in [0, 1].
-    """
-
-    row: str
-    given: float | str
-    similarity: float
-
-
-class LabelLine(NamedTuple):
-    """One label: what was given, what was expected, and what to think of it.
-
-    Attributes
-    ----------
-    row : str
-        Id or row number.
-    given, expected : float or str
-        str: the name of a class.
-    lower, upper : float or None
-        Ends of the interval around `expected`; None or NaN for classes.
-    residual : float
-        Leave-one-out residual in units of σ̂.
-    left_at : float or None
-        Threshold at which the label left the free set; None or NaN: never within the path.
-    quality : float
-        In [0, 1], low is bad.
-    verdict : {"flagged", "kept", "trusted", "cannot judge"}
-    reason : str
-        A sentence.
-    neighbours : tuple of Neighbour
-        Most similar first.
-    """
-
-    row: str
-    given: float | str
-    expected: float | str
-    lower: float | None
-    upper: float | None
-    residual: float
-    left_at: float | None
-    quality: float
-    verdict: str
-    reason: str
-    neighbours: tuple[Neighbour, ...]
+# What is known of a label, and one of them.
+COLUMNS = ("row", "given", "expected", "lower", "upper", "residual", "left_at", "quality",
+           "verdict", "reason", "neighbours")  # fmt: skip
+Line = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,8 +148,28 @@ class Report:
         For example the name of the file.
     summary : Summary
         What it says in numbers and sentences.
-    lines : tuple of LabelLine
-        All labels or the worst ones, worst first.
+    lines : sequence of dict
+        All labels or the worst ones, worst first: what was given, what was expected, and what
+        to think of it.
+
+        row : str
+            Id or row number.
+        given, expected : float or str
+            str: the name of a class.
+        lower, upper : float or None
+            Ends of the interval around `expected`; None or NaN for classes.
+        residual : float
+            Leave-one-out residual in units of σ̂.
+        left_at : float or None
+            Threshold at which the label left the free set; None or NaN: never within the path.
+        quality : float
+            In [0, 1], low is bad.
+        verdict : {"flagged", "kept", "trusted", "cannot judge"}
+        reason : str
+            A sentence.
+        neighbours : sequence of (str, float or str, float)
+            The labelled rows most similar to it, most similar first: their id or row number,
+            their label, and the kernel value relative to the row's own, in [0, 1].
     points : Points
     path : (array-like of float, array-like of int) or None
         Decreasing thresholds, in units of the target, and the free labels at each of them.
@@ -207,7 +177,7 @@ class Report:
 
     title: str
     summary: Summary
-    lines: tuple[LabelLine, ...]
+    lines: Sequence[Line]
     points: Points
     path: tuple[Vector | Sequence[float], np.ndarray | Sequence[int]] | None
 
@@ -231,7 +201,7 @@ def render(report: Report) -> str:
     if len(shown) != n_labelled:
         there = f"The {len(shown):,} worst of {n_labelled:,} labels are here; all are in"
     verdicts = Counter(record["verdict"] for record in shown)
-    links = {str(report.lines[k].row): k for k in reversed(range(len(shown)))}
+    links = {report.lines[k]["row"]: k for k in reversed(range(len(shown)))}
     if summary.kind == "regression":
         first_plot = _fit_plot(report.points, links, digits)
     else:
@@ -306,11 +276,11 @@ def _decimals(values: Iterable[float | str | None]) -> int:
 
 def _digits_of(report: Report) -> Digits:
     lines = report.lines[:MAX_LINES]
-    expected = _decimals(line.expected for line in lines)
-    given = [line.given for line in lines if not isinstance(line.given, str)]
+    expected = _decimals(line["expected"] for line in lines)
+    given = [line["given"] for line in lines if not isinstance(line["given"], str)]
     whole = all(float(v).is_integer() for v in given if math.isfinite(v))
     xi = report.summary.threshold if report.path else None
-    thresholds = [xi] if _finite(xi) else [line.left_at for line in lines]
+    thresholds = [xi] if _finite(xi) else [line["left_at"] for line in lines]
     return {
         "given": 0 if whole and expected != markup.POWERS else expected,
         "expected": expected,
@@ -355,26 +325,23 @@ def _cell(value: float | str | None) -> float | str | None:
     return float(f"{value:.7g}") if _finite(value) else None
 
 
-COLUMNS = tuple(LabelLine.__annotations__)
-
-
-def _records(lines: Sequence[LabelLine]) -> list[dict[str, Any]]:
-    """The worst lines as the page has them, as many as its size allows; keys are `COLUMNS`."""
+def _records(lines: Sequence[Line]) -> list[Line]:
+    """The worst lines as the page has them, as many as its size allows."""
     out, used = [], 0
     for line in lines[:MAX_LINES]:
-        near = [list(map(_cell, each)) for each in line.neighbours[:MAX_NEIGHBOURS]]
-        record = dict(zip(COLUMNS, [*map(_cell, line[:-1]), near], strict=True))
-        if not isinstance(line.given, str) and _finite(line.given):
-            record["given"] = float(line.given)  # as it was
-        record["reason"] = plain_text(line.reason, markup.LONGEST_SENTENCE)
-        used += len(_json(list(record.values())).encode())
+        record = {name: _cell(line[name]) for name in COLUMNS[:-1]}
+        if not isinstance(line["given"], str) and _finite(line["given"]):
+            record["given"] = float(line["given"])  # as it was
+        record["reason"] = plain_text(line["reason"], markup.LONGEST_SENTENCE)
+        near = [list(map(_cell, each)) for each in line["neighbours"][:MAX_NEIGHBOURS]]
+        used += len(_json([*record.values(), near]).encode())
         if used > MAX_LINES_BYTES:
             break
-        out.append(record)
+        out.append({**record, "neighbours": near})
     return out
 
 
-def _static_row(rank: int, record: dict[str, Any], digits: Digits) -> str:
+def _static_row(rank: int, record: Line, digits: Digits) -> str:
     """A row for readers without JavaScript: the reason is open. report.js makes its own."""
     given, expected = (
         html_text(record[name])
