@@ -35,7 +35,7 @@ def test_no_label_within_the_interval_of_right_ones_is_flagged(coverage):
     choice = SimpleNamespace(
         estimator=model, regressor=SimpleNamespace(scale_=1.0), scale=TargetScale()
     )
-    labels = SimpleNamespace(given=removed | ~removed, values=errors, classify=False)
+    labels = SimpleNamespace(given=removed | ~removed, values=errors)
     table = SimpleNamespace(
         labels=labels, trusted=np.zeros(44, dtype=bool), names=np.arange(44)
     )

@@ -106,13 +106,11 @@ class TargetColumn:
     values : ndarray of shape (n,)
         Floats with NaN, or objects with None for classes.
     given : ndarray of shape (n,), bool
-    classify : bool
     name : str
     """
 
     values: np.ndarray
     given: Mask
-    classify: bool
     name: str
 
     @classmethod
@@ -152,7 +150,7 @@ class TargetColumn:
             given = ~np.isnan(values)
         if not np.any(given):
             raise TableError(f"{said} has no label at all: at least some rows need one")
-        return cls(values, given, classify, name)
+        return cls(values, given, name)
 
 
 def _check_classes(labels: np.ndarray, said: str) -> None:

@@ -6,11 +6,14 @@ rows say, what similar rows have -> counts, findings, notes, and the settings to
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import numpy as np
+import scipy
 import sklearn
 
+from activehuber._version import __version__
 from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded, Options
 from activehuber.audit.similar import Similar
@@ -160,12 +163,6 @@ def _on_approximation(regressor: HLRegressor) -> list[str]:
 
 
 def _settings(choice: ChosenModel, table: Encoded, options: Options) -> dict[str, str]:
-    import platform
-
-    import scipy
-
-    import activehuber
-
     regressor, parameters = choice.regressor, choice.parameters
     settings = regressor.result_.settings
     alpha, approximation = settings.alpha, "none"
@@ -197,7 +194,7 @@ def _settings(choice: ChosenModel, table: Encoded, options: Options) -> dict[str
         "duality gap": _short(regressor.duality_gap_),
         "KKT residual": _short(regressor.kkt_residual_),
         "data SHA-256": table.digest,
-        "activehuber": activehuber.__version__,
+        "activehuber": __version__,
         "Python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,

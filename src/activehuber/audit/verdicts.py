@@ -83,12 +83,12 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
     labels, model = table.labels, choice.estimator
     rows = np.flatnonzero(labels.given)
     flagged, left_out = np.asarray(model.removed_)[rows], np.asarray(model.loo_residuals_)[rows]
-    scale, threshold, classes = np.asarray(choice.regressor.scale_), model.threshold_, []
+    scale, threshold = np.asarray(choice.regressor.scale_), model.threshold_
     sigma = usual = float(np.max(scale))
     lower = upper = np.full(len(rows), np.nan)
     beyond, as_right = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
-    if labels.classify:
-        classes = [plain_text(name) for name in model.classes_]
+    classes = [plain_text(name) for name in getattr(model, "classes_", ())]
+    if classes:
         place = {name: number for number, name in enumerate(classes)}
         given = np.array([place[str(value)] for value in labels.values[rows]])
         if left_out.ndim == 1:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -202,10 +203,8 @@ def render(report: Report) -> str:
         there = f"The {len(shown):,} worst of {n_labelled:,} labels are here; all are in"
     verdicts = Counter(record["verdict"] for record in shown)
     links = {report.lines[k]["row"]: k for k in reversed(range(len(shown)))}
-    if summary.kind == "regression":
-        first_plot = _fit_plot(report.points, links, digits)
-    else:
-        first_plot = _class_table(report.points)
+    fits = summary.kind == "regression"
+    plots = _fit_plot(report.points, links, digits) if fits else _class_table(report.points)
     # Columns that hold nothing are not shown.
     names = ("lower", "left_at")
     empty = [f"without-{n}" for n in names if all(record[n] is None for record in shown)]
@@ -218,7 +217,7 @@ def render(report: Report) -> str:
         target=html_text(summary.target),
         figures=_figures(report, digits),
         findings=markup.sentence_list(summary.findings),
-        plots=first_plot + _residual_plot(report, links) + _path_plot(report, digits),
+        plots=plots + _residual_plot(report, links) + _path_plot(report, digits),
         table_note=f"{there} labels.csv.",
         static_note=f"JavaScript is off: these are the {len(first)} worst labels. "
         "All of them are in labels.csv.",
@@ -549,16 +548,7 @@ def _class_table(points: Points) -> str:
         + "</tr>"
         for i, name in enumerate(names)
     )
-    return f"""<figure class="fit" aria-labelledby="fit-title">
-<h2 id="fit-title">Expected against given</h2>
-<div class="scroll" tabindex="0" role="region" aria-labelledby="fit-title">
-<table class="classes"><thead><tr><th scope="col">Given ↓ expected →</th>{heads}</tr></thead>
-<tbody>{rows}</tbody></table></div>
-<figcaption>Labels by the class given and the class expected; the stronger the shade, the larger
-the share of the row. <span class="mark">✕</span> counts those that are
-flagged.</figcaption>
-</figure>
-"""
+    return Template(markup.resource("classes.html")).substitute(heads=heads, rows=rows)
 
 
 def _class_cell(counts: np.ndarray, flagged: np.ndarray, i: int, j: int) -> str:
