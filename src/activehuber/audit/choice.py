@@ -143,10 +143,9 @@ def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
         regressor, scale = model.regressor_, model.scale
     elif isinstance(model, HLClassifier):
         regressor = model.estimator_
-    notes = dict.fromkeys(
-        f"Warning: {first_line(w.message)}.".replace("..", ".") for w in caught
-    )
-    return ChosenModel(model, chosen, len(rows), tuple(notes), regressor, scale)
+    warned = (f"Warning: {first_line(w.message)}.".replace("..", ".") for w in caught)
+    notes = tuple(dict.fromkeys(warned))
+    return ChosenModel(model, chosen, len(rows), notes, regressor, scale)
 
 
 def _judged_by(table: Encoded, some: Any) -> dict[str, Any]:
@@ -165,13 +164,11 @@ def _fit_to_all(
         model.fit(_array(table.rows), y, **told)
         return
     if "approximation" not in model.get_params(deep=False):
-        raise TableError(
-            f"a {type(model).__name__} takes no approximation; use fewer labels, or none"
-        )
+        kind = type(model).__name__
+        raise TableError(f"a {kind} takes no approximation; use fewer labels, or none")
+    share = max(1, options.n_components // len(model.views or [None]))
     model.set_params(
-        approximation=approximation,
-        n_components=max(1, options.n_components // len(model.views or [None])),
-        random_state=options.random_state,
+        approximation=approximation, n_components=share, random_state=options.random_state
     )
     watch = _Progress(options.tell)
     model.fit(WatchedRows(table.rows, watch.pass_begins), y, **told)

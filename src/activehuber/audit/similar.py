@@ -44,7 +44,7 @@ class Similar:
     wanted: np.ndarray
     near: np.ndarray
     similarity: Matrix
-    notes: tuple[str, ...] = ()
+    note: str = ""
 
 
 def similar_rows(
@@ -53,13 +53,13 @@ def similar_rows(
     """For the worst labels the labels in use most similar to them, of other groups."""
     wanted = judged.order[:MOST_EXPLAINED]
     pool = np.flatnonzero(~judged.flagged)
-    notes: tuple[str, ...] = ()
+    note = ""
     if len(pool) > MOST_COMPARED:
         rng = np.random.default_rng(options.random_state)
         pool = np.sort(rng.choice(pool, MOST_COMPARED, replace=False))
-        notes = (
+        note = (
             f"Similar rows were looked for among {MOST_COMPARED:,} labels drawn at random, "
-            f"for the {len(wanted):,} worst labels.",
+            f"for the {len(wanted):,} worst labels."
         )
     # Without groups every label is one of its own.
     groups = np.full(len(table.rows), -1) if table.groups is None else table.groups
@@ -97,7 +97,7 @@ def similar_rows(
     with one_blas_thread(), ThreadPoolExecutor(blas_threads()) as threads:
         found = list(threads.map(nearest, range(0, len(wanted), size)))
     near, similarity = map(np.concatenate, zip(*found, strict=True))
-    return Similar(wanted, pool[near], similarity, notes)
+    return Similar(wanted, pool[near], similarity, note)
 
 
 def _norms(shares: Sequence[tuple[ViewSettings, float]], X: Matrix) -> Vector:

@@ -292,7 +292,7 @@ def audit_encoded(table: Encoded, options: Options) -> Audit:
         rest = outputs.predictions_table(choice, table, options.coverage)
     options.tell(0.95, "writing it down")
     labels = outputs.labels_table(table, judged, similar, left_at)
-    summary = summarise(choice, table, judged, options, (note, *similar.notes))
+    summary = summarise(choice, table, judged, options, (note, similar.note))
     lines = outputs.label_lines(labels, judged, similar)
     report = Report(options.title, summary, lines, judged, drawn)
     model = Pipeline([("features", table.features), ("estimator", choice.estimator)])

@@ -209,6 +209,7 @@ def render(report: Report) -> str:
     names = ("lower", "left_at")
     empty = [f"without-{n}" for n in names if all(record[n] is None for record in shown)]
     lines = [list(record.values()) for record in shown]
+    settings = markup.definitions(summary.settings, "settings")
     return markup.fill_page(
         "report",
         report.title,
@@ -229,9 +230,7 @@ def render(report: Report) -> str:
         ),
         rows="".join(_static_row(rank, record, digits) for rank, record in enumerate(first, 1)),
         notes=markup.section("What was done to the table", markup.sentence_list(summary.notes)),
-        settings=markup.section(
-            "Settings and proof", markup.definitions(summary.settings, "settings")
-        ),
+        settings=markup.section("Settings and proof", settings),
     )
 
 
@@ -428,20 +427,12 @@ def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
 
     marks, axes, told = _scatter(points, points.given, points.expected, (), lines, hint)
     low, high = max(axis.low for axis in axes), min(axis.high for axis in axes)
-    diagonal = ""
     if low < high:
         x1, x2 = (percent(axes[0].place(v)) for v in (low, high))
         y1, y2 = (percent(1 - axes[1].place(v)) for v in (low, high))
-        diagonal = f'<line class="guide" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>'
-    return markup.plot(
-        "fit",
-        "Expected against given",
-        f"On the dashed line both agree.{told}",
-        ("Given", "Expected"),
-        axes,
-        diagonal + marks,
-        LEGEND,
-    )
+        marks = f'<line class="guide" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>{marks}'
+    caption, labels = f"On the dashed line both agree.{told}", ("Given", "Expected")
+    return markup.plot("fit", "Expected against given", caption, labels, axes, marks, LEGEND)
 
 
 def _residual_plot(report: Report, lines: dict[str, int]) -> str:
@@ -465,16 +456,9 @@ def _residual_plot(report: Report, lines: dict[str, int]) -> str:
             f'height="{percent(bottom - top)}"/>{band}'
         )
         caption += f" The band is the threshold, ±ξ = ±{format_number(xi, 2)} σ̂."
-    return markup.plot(
-        "residuals",
-        "Residuals",
-        caption + told,
-        ("Expected" if by_value else "Label, in the order of the table",
-         "Leave-one-out residual, in σ̂"),
-        axes,
-        band + marks,
-        LEGEND,
-    )  # fmt: skip
+    across = "Expected" if by_value else "Label, in the order of the table"
+    labels, caption = (across, "Leave-one-out residual, in σ̂"), caption + told
+    return markup.plot("residuals", "Residuals", caption, labels, axes, band + marks, LEGEND)
 
 
 def _path_plot(report: Report, digits: Digits) -> str:
@@ -489,10 +473,9 @@ def _path_plot(report: Report, digits: Digits) -> str:
     chosen = xi if xi is not None and markup.SMALLEST < xi < markup.LARGEST else None
     ends = steps if chosen is None else np.append(steps, chosen)
     low, high = float(ends.min()), float(ends.max())
+    x_axis = markup.axis_for(ends, ends, (low, high))
     if high > 20 * low:
         x_axis = Axis(low / 1.1, high * 1.1, log=True)
-    else:
-        x_axis = markup.axis_for(ends, ends, (low, high))
     y_axis = Axis(0.0, max(float(free.max()) * 1.06, 1.0))
     xs = np.round(1000 * x_axis.place(steps), 1)
     ys = np.round(1000 * (1 - y_axis.place(free)), 1)
@@ -512,14 +495,8 @@ def _path_plot(report: Report, digits: Digits) -> str:
             f'text-anchor="{side}">chosen ξ = {shown}</text>'
         )
         caption += " The dashed line is the threshold of this fit."
-    return markup.plot(
-        "path",
-        "Threshold path",
-        caption,
-        ("Threshold ξ" + (", logarithmic" if x_axis.log else ""), "Free labels"),
-        (x_axis, y_axis),
-        marks,
-    )
+    labels = "Threshold ξ" + ", logarithmic" * x_axis.log, "Free labels"
+    return markup.plot("path", "Threshold path", caption, labels, (x_axis, y_axis), marks)
 
 
 def _class_table(points: Points) -> str:
