@@ -131,7 +131,15 @@ class TargetColumn:
             given = ~column.isna().to_numpy()
             values = objects(words_of(column))
             values[~given] = None
-            _check_classes(values[given], said)
+            counts = Counter(values[given].tolist())
+            n_labels, alone = counts.total(), list(counts.values()).count(1)
+            # Such a target is one of numbers.
+            if alone > 0.5 * n_labels and n_labels >= FEWEST_TO_TELL:
+                raise TableError(
+                    f"{said}: {alone} of {n_labels} labels are alone in their class, so "
+                    "nothing can be learnt of it; leave classify out if labels are numbers (on "
+                    "the command line --classify)"
+                )
         else:
             types = set() if column.dtype == np.float64 else set(map(type, column.dropna()))
             # True and false are no numbers.
@@ -151,17 +159,6 @@ class TargetColumn:
         if not np.any(given):
             raise TableError(f"{said} has no label at all: at least some rows need one")
         return cls(values, given, name)
-
-
-def _check_classes(labels: np.ndarray, said: str) -> None:
-    """Raise if most labels are alone in their class: such a target is one of numbers."""
-    alone = sum(count == 1 for count in Counter(labels.tolist()).values())
-    if alone > 0.5 * len(labels) and len(labels) >= FEWEST_TO_TELL:
-        raise TableError(
-            f"{said}: {alone} of {len(labels)} labels are alone in their class, so nothing can "
-            "be learnt of it; leave classify out if labels are numbers (on the command line "
-            "--classify)"
-        )
 
 
 def _as_list(y: Any) -> list[Any]:

@@ -107,9 +107,8 @@ def _look_at_pieces(
     tasks += [delayed(file_digest, pure=False)(path) for path in dataset.files]
     found = collect(client, client.compute(tasks))
     tables, digests = found[: len(pieces)], found[len(pieces) :]
-    digest = digests[0]
-    if len(digests) > 1:
-        digest = hashlib.sha256("".join(digests).encode()).hexdigest()
+    together = hashlib.sha256("".join(digests).encode()).hexdigest()
+    digest = together if len(digests) > 1 else digests[0]
     return arrow_frame(pa.concat_tables(tables)), digest
 
 

@@ -46,7 +46,7 @@ def summarise(
 ) -> Summary:
     """Counts and sentences on a fit and its verdicts; `notes` say how these were found."""
     n_rows, n_labelled = len(table.rows), len(judged.places)
-    threshold = choice.estimator.threshold_
+    threshold, found = choice.estimator.threshold_, [*_on_groups(table), *filter(None, notes)]
     return Summary(
         kind="classification" if judged.classes else "regression",
         target=table.labels.name,
@@ -61,12 +61,7 @@ def summarise(
         explained=judged.explained,
         parameters=choice.parameters,
         findings=tuple(_findings(choice, judged, options.coverage)),
-        notes=(
-            *table.features.sentences_,
-            *_on_groups(table),
-            *filter(None, notes),
-            *choice.notes,
-        ),
+        notes=(*table.features.sentences_, *found, *choice.notes),
         settings=tuple(_settings(choice, table, options).items()),
     )
 

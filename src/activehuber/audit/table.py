@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from html import escape
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -160,10 +161,7 @@ class Audit:
     @_writes("labels.parquet", "read_bytes()[:4]", "b'PAR1'")
     def to_parquet(self, path: str | Path) -> None:
         """Write `labels`."""
-        import io
-
-        out = io.BytesIO()
-        frame = self.labels
+        out, frame = BytesIO(), self.labels
         if hasattr(frame, "to_parquet"):
             frame.to_parquet(out, index=False)
         else:
@@ -269,13 +267,10 @@ def audit(
     digest = data_hash or inputs.hash_of(frame, labels)
     encoded = Encoded(features, rows, labels, mask, names, id_name, digest, frame, own)
     found = audit_encoded(encoded, options)
-    if not comes_from(X, "polars"):
-        return found
-    return replace(
-        found,
-        labels=outputs.as_polars(found.labels),
-        predictions=outputs.as_polars(found.predictions),
-    )
+    if comes_from(X, "polars"):
+        tables = ("labels", "predictions")
+        found = replace(found, **{n: outputs.as_polars(getattr(found, n)) for n in tables})
+    return found
 
 
 def audit_encoded(table: Encoded, options: Options) -> Audit:

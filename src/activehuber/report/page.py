@@ -234,9 +234,6 @@ def render(report: Report) -> str:
     )
 
 
-# --- text -----------------------------------------------------------------------------------
-
-
 def _headline(n_flagged: int, n_labelled: int) -> str:
     if n_labelled < 2 and not n_flagged:
         return "The only label is not flagged" if n_labelled else "There are no labels"
@@ -341,19 +338,14 @@ def _records(lines: Sequence[Line]) -> list[Line]:
 
 def _static_row(rank: int, record: Line, digits: Digits) -> str:
     """A row for readers without JavaScript: the reason is open. report.js makes its own."""
-    given, expected = (
-        html_text(record[name])
-        if isinstance(record[name], str)
-        else format_number(record[name], digits[name])
-        for name in ("given", "expected")
-    )
+    both = [(record[name], digits[name]) for name in ("given", "expected")]
+    shown = [escape(v) if isinstance(v, str) else format_number(v, n) for v, n in both]
     ends = [format_number(record[name], digits["expected"]) for name in ("lower", "upper")]
     interval = markup.MISSING if markup.MISSING in ends else " to ".join(ends)
     cells = [
         ("rank", str(rank)),
         ("row", escape(record["row"])),
-        ("number label", given),
-        ("number label", expected),
+        *(("number label", text) for text in shown),
         ("number wide interval", interval),
         ("number wide", format_number(record["residual"], 2, signed=True)),
         ("number wide left-at", format_number(record["left_at"], digits["threshold"])),
