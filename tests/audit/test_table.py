@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, clone
 
 from activehuber import HLClassifier, HLRegressor, View
 from activehuber.audit import audit, choice, summary, threshold_path
+from activehuber.audit.outputs import table_csv
 from activehuber.data.datasets import make_corrupted_diabetes
 from activehuber.operators.dense import DenseGram
 from activehuber.runtime.messages import TableError
@@ -229,6 +230,16 @@ def test_arrays_and_ids(rng):
     y[7] += 9.0
     found = audit(X, list(y), ids=[f"p{i}" for i in range(60)], estimator=Quick())
     assert found.labels["id"].iloc[0] == "p7"
+
+
+@pytest.mark.parametrize("name", ["quality", "probability", "given"])
+def test_ids_are_written_as_they_are_whatever_their_column_is_called(table, name):
+    X, y = table
+    ids = pd.Series([f"p{i}" for i in range(len(y))], name=name)
+    found = audit(X, y, ids=ids, estimator=Quick())
+    for frame in (found.labels, found.predictions):
+        lines = b"".join(table_csv(frame)).decode().splitlines()
+        assert [line.split(",")[0] for line in lines[1:]] == frame.iloc[:, 0].tolist()
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -105,7 +105,9 @@ def table_csv(frame: Any, leave_out: Sequence[str] = ()) -> Iterator[bytes]:
     yield csv_line(harmless(str(name)) for name in names).encode("utf-8", "replace")
     for start in range(0, len(frame), CSV_ROWS):
         part = frame[start : start + CSV_ROWS]
-        columns = [_csv_column(name, part[name].to_numpy()) for name in names]
+        # The first column names the rows, whatever it is called itself.
+        rows, *rest = (part[name].to_numpy() for name in names)
+        columns = [rows, *map(_csv_column, names[1:], rest)]
         yield csv_rows(columns).encode("utf-8", "replace")
 
 
