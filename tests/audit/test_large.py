@@ -150,18 +150,18 @@ def test_similar_rows_come_from_a_sample_and_the_page_says_so(table, monkeypatch
     explained = found.labels["reason"].str.contains("most similar rows have")
     assert explained.tolist() == [True] * 20 + [False] * 80
     lines = found.report.lines
-    assert len(lines) == 100 and not any(line.neighbours for line in lines[20:])
-    pool = {n.row for line in lines for n in line.neighbours}
+    assert len(lines) == 100 and not any(line["neighbours"] for line in lines[20:])
+    pool = {n[0] for line in lines for n in line["neighbours"]}
     assert len(pool) <= 30
     features = found.model.named_steps["features"].transform(X)
     for line in lines[:20]:
-        rows = np.array(sorted(pool - {line.row}), dtype=int) - 1
-        away = np.abs(features[rows] - features[int(line.row) - 1]).sum(axis=1)
+        rows = np.array(sorted(pool - {line["row"]}), dtype=int) - 1
+        away = np.abs(features[rows] - features[int(line["row"]) - 1]).sum(axis=1)
         nearest = sorted(away)[:5]
-        mine = [int(n.row) - 1 for n in line.neighbours]
-        assert line.row not in {n.row for n in line.neighbours}
+        mine = [int(n[0]) - 1 for n in line["neighbours"]]
+        assert line["row"] not in {n[0] for n in line["neighbours"]}
         np.testing.assert_allclose(
-            np.abs(features[mine] - features[int(line.row) - 1]).sum(axis=1), nearest
+            np.abs(features[mine] - features[int(line["row"]) - 1]).sum(axis=1), nearest
         )
 
 

@@ -9,7 +9,8 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 from activehuber import HLClassifier, HLRegressor, View
-from activehuber.audit import audit, choice, reasons, threshold_path
+from activehuber.audit import audit, choice, summary, threshold_path
+from activehuber.audit.outputs import table_csv
 from activehuber.data.datasets import make_corrupted_diabetes
 from activehuber.operators.dense import DenseGram
 from activehuber.runtime.messages import TableError
@@ -113,7 +114,7 @@ def test_reason_is_true(found):
     worst = found.labels.iloc[0]
     line = found.report.lines[0]
     expected = worst["given"] - worst["residual"] * found.summary.scale
-    given = [neighbour.given for neighbour in line.neighbours]
+    given = [neighbour[1] for neighbour in line["neighbours"]]
     half = (worst["upper"] - worst["lower"]) / 2.0
     number = r"(-?[0-9.]+)"
     told = re.fullmatch(
@@ -123,7 +124,7 @@ def test_reason_is_true(found):
     )
     said = [worst["given"], expected, half, min(given), max(given)]
     assert [float(each) for each in told.groups()] == pytest.approx(said, abs=0.051)
-    assert line.reason == worst["reason"]
+    assert line["reason"] == worst["reason"]
 
 
 def test_reason_names_what_is_missing_in_the_row(table):
@@ -192,13 +193,13 @@ def test_similar_rows_are_the_nearest_in_use(table, found):
     in_use = np.flatnonzero(~np.isnan(y) & ~model.removed_)
     gamma = model.result_.settings.views[0].kernel.gamma
     for line in found.report.lines[:20]:
-        row = int(line.row) - 1
+        row = int(line["row"]) - 1
         pool = in_use[in_use != row]
         away = np.abs(features[pool] - features[row]).sum(axis=1)
         nearest = pool[np.argsort(away)[:5]]
-        assert [n.row for n in line.neighbours] == [str(r + 1) for r in nearest]
+        assert [n[0] for n in line["neighbours"]] == [str(r + 1) for r in nearest]
         np.testing.assert_allclose(
-            [n.similarity for n in line.neighbours], np.exp(-gamma * np.sort(away)[:5])
+            [n[2] for n in line["neighbours"]], np.exp(-gamma * np.sort(away)[:5])
         )
 
 
@@ -229,6 +230,16 @@ def test_arrays_and_ids(rng):
     y[7] += 9.0
     found = audit(X, list(y), ids=[f"p{i}" for i in range(60)], estimator=Quick())
     assert found.labels["id"].iloc[0] == "p7"
+
+
+@pytest.mark.parametrize("name", ["quality", "probability", "given"])
+def test_ids_are_written_as_they_are_whatever_their_column_is_called(table, name):
+    X, y = table
+    ids = pd.Series([f"p{i}" for i in range(len(y))], name=name)
+    found = audit(X, y, ids=ids, estimator=Quick())
+    for frame in (found.labels, found.predictions):
+        lines = b"".join(table_csv(frame)).decode().splitlines()
+        assert [line.split(",")[0] for line in lines[1:]] == frame.iloc[:, 0].tolist()
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -300,7 +311,7 @@ def test_report_counts(found):
     assert summary is found.summary
     assert (summary.n_rows, summary.n_labelled, summary.n_unlabelled) == (120, 100, 20)
     assert summary.n_flagged == (found.labels["verdict"] == "flagged").sum()
-    assert report.path.free[0] <= 100 and len(report.points.row) == 100
+    assert report.path[1][0] <= 100 and len(report.points.row) == 100
     assert dict(summary.settings)["data SHA-256"]
 
 
@@ -385,10 +396,10 @@ def test_similar_rows_are_of_other_groups(rng):
     found = audit(X, y, groups=[None, *person[1:]], estimator=Quick())
     owner = {"1": "no one's"} | {str(row): person[row - 1] for row in range(2, 101)}
     for line in found.report.lines:
-        assert len(line.neighbours) == 5
-        assert owner[line.row] not in {owner[near.row] for near in line.neighbours}
-    first = next(line for line in found.report.lines if line.row == "1")
-    assert "p0" in {owner[near.row] for near in first.neighbours}
+        assert len(line["neighbours"]) == 5
+        assert owner[line["row"]] not in {owner[near[0]] for near in line["neighbours"]}
+    first = next(line for line in found.report.lines if line["row"] == "1")
+    assert "p0" in {owner[near[0]] for near in first["neighbours"]}
     said = "there are 20, and 1 labels that belong to none."
     assert any(note.endswith(said) for note in found.summary.notes)
 
@@ -443,7 +454,7 @@ def test_a_walked_path_agrees_with_the_exact_one(well_conditioned, monkeypatch, 
 
 def test_widths_have_two_or_three_digits():
     widths = (151756.2, 999.6, 99.4, 9.96, 0.0123, 0.0)
-    assert [reasons.rough(v) for v in widths] == ["152000", "1000", "99", "10.0", "0.012", "0"]
+    assert [summary.rough(v) for v in widths] == ["152000", "1000", "99", "10.0", "0.012", "0"]
 
 
 def test_settings_tell_each_thing_once(table):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from activehuber import HLRegressor, audit
-from activehuber.audit.target_scale import choose_scale
+from activehuber.audit.choice import choose_scale
 from activehuber.estimators.target_scale import ScaledRegressor, TargetScale
 from activehuber.persistence.model_files import Model, load_model, save_model
 from activehuber.runtime.messages import TableError

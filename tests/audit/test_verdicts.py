@@ -29,13 +29,16 @@ def test_no_label_within_the_interval_of_right_ones_is_flagged(coverage):
         loo_residuals_=errors,
         label_quality_=evidence.label_quality,
         judged_=evidence.judged,
+        threshold_=2.0,
         result_=result,
     )
     choice = SimpleNamespace(
         estimator=model, regressor=SimpleNamespace(scale_=1.0), scale=TargetScale()
     )
-    labels = SimpleNamespace(given=removed | ~removed, values=errors, classify=False)
-    table = SimpleNamespace(labels=labels, trusted=np.zeros(44, dtype=bool))
+    labels = SimpleNamespace(given=removed | ~removed, values=errors)
+    table = SimpleNamespace(
+        labels=labels, trusted=np.zeros(44, dtype=bool), names=np.arange(44)
+    )
     found = judge(choice, table, coverage)
     words = ["cannot judge", "cannot judge", "flagged", "flagged"]
     assert found.verdicts[40:].tolist() == words

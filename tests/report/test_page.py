@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -13,14 +13,11 @@ from activehuber.report.page import (
     MAX_FLAGGED_MARKS,
     MAX_KEPT_MARKS,
     MAX_LINES,
-    LabelLine,
-    Neighbour,
-    PathSummary,
     Points,
     Report,
+    Summary,
     render,
 )
-from activehuber.report.summary import Summary
 from tests.outline import NASTY, SCRIPT, Outline, check_policy
 
 LIMIT = 2_000_000
@@ -38,9 +35,9 @@ def a_line(row, given=50.0, expected=21.3, residual=7.2, verdict="kept", **chang
         "quality": 0.25,
         "verdict": verdict,
         "reason": "Given 50.0, expected 21.3 ± 4; 5 most similar rows have 18–24.",
-        "neighbours": tuple(Neighbour(str(k), 18.0 + k, 0.9 - 0.1 * k) for k in range(5)),
+        "neighbours": tuple((str(k), 18.0 + k, 0.9 - 0.1 * k) for k in range(5)),
     }
-    return LabelLine(**(values | changes))
+    return values | changes
 
 
 def a_report(n=40, n_flagged=3, n_lines=None, **changes):
@@ -53,7 +50,7 @@ def a_report(n=40, n_flagged=3, n_lines=None, **changes):
     given = expected + 2 * residual
     rows = np.arange(1, n + 1).astype(str)
     shown = n if n_lines is None else n_lines
-    lines = tuple(
+    lines = list(
         a_line(*cells, verdict="flagged" if gone else "kept", quality=0.1 + k / (2 * n))
         for k, (*cells, gone) in enumerate(
             zip(
@@ -74,7 +71,7 @@ def a_report(n=40, n_flagged=3, n_lines=None, **changes):
         "summary": a_summary(n, n_flagged, **said),
         "lines": lines,
         "points": Points(rows, given, expected, residual, removed, 3.5),
-        "path": PathSummary(steps, tuple(range(30, 0, -1)), 7.0),
+        "path": (steps, tuple(range(30, 0, -1))),
     }
     return Report(**(values | changes))
 
@@ -183,7 +180,7 @@ def nasty_report():
         NASTY,
         reason=f"{NASTY} \u2028 & {SCRIPT}",
         verdict="flagged",
-        neighbours=(Neighbour(NASTY, NASTY, 0.5),),
+        neighbours=((NASTY, NASTY, 0.5),),
     )
     points = Points(
         np.array([NASTY]), np.ones(1), np.ones(1), np.ones(1), np.array([True]), 1.0
@@ -191,7 +188,7 @@ def nasty_report():
     return a_report(
         title=NASTY,
         target=SCRIPT,
-        lines=(line, replace(line, given=NASTY, expected=SCRIPT)),
+        lines=[line, line | {"given": NASTY, "expected": SCRIPT}],
         points=points,
         findings=(SCRIPT, "$title ${data}"),
         notes=(NASTY,),
@@ -228,14 +225,15 @@ def test_text_that_is_no_unicode_is_replaced():
 def test_missing_numbers(hole):
     number = float("nan") if hole is None else hole
     line = a_line(1, number, number, number, lower=hole, upper=hole, left_at=hole,
-                  quality=number, neighbours=(Neighbour("2", number, number),))  # fmt: skip
+                  quality=number, neighbours=(("2", number, number),))  # fmt: skip
     column = np.array([number, 1.0])
     points = Points(np.array(["1", "2"]), column, column, column, column == 1.0, number)
     report = a_report(
         lines=(line,),
         points=points,
         scale=hole,
-        path=PathSummary((number, 1.0), (2, 1), number),
+        path=((number, 1.0), (2, 1)),
+        threshold=number,
     )
     page = render(report)
     text = " ".join(Outline(page).text).lower()
@@ -266,7 +264,7 @@ def test_a_million_labels():
 
 def test_long_texts_do_not_make_a_large_page():
     long = "<&é" * 4_000
-    line = a_line(long, long, long, reason=long, neighbours=(Neighbour(long, long, 0.5),) * 50)
+    line = a_line(long, long, long, reason=long, neighbours=((long, long, 0.5),) * 50)
     n = 3_000
     rows = np.full(n, long[:300])
     ones = np.arange(n, dtype=float)
@@ -312,15 +310,15 @@ def test_one_value_only(value):
     n = 5
     column = np.full(n, value)
     points = Points(np.arange(n).astype(str), column, column, column, column > np.inf, 1.0)
-    page = render(a_report(n, 0, points=points, path=PathSummary((1.0,), (5,), 1.0)))
+    page = render(a_report(n, 0, points=points, path=((1.0,), (5,)), threshold=1.0))
     assert dots(page, "fit") == dots(page, "residuals") == n
 
 
 def test_values_of_all_sizes():
     column = np.array([1e308, -1e308, 1e-320, 2e-320, 0.0, 1.0])
     points = Points(np.arange(6).astype(str), column, column[::-1], column, column > 0, 1e308)
-    path = PathSummary((1e308, 1.0, 1e-320), (3, 2, 1), 1e-320)
-    page = render(a_report(6, 4, points=points, path=path))
+    path = ((1e308, 1.0, 1e-320), (3, 2, 1))
+    page = render(a_report(6, 4, points=points, path=path, threshold=1e-320))
     assert crosses(page, "fit") == 4
 
 

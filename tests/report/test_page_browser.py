@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from activehuber.report.page import Neighbour, render
+from activehuber.report.page import render
 from tests.browsing import (
     MOVING,
     PHONE,
@@ -241,7 +241,7 @@ def a_long_report():
     return a_report(
         title=long,
         target=long,
-        lines=(a_line(long, neighbours=(Neighbour(long, 1.0, 0.5),)), *a_report().lines),
+        lines=(a_line(long, neighbours=((long, 1.0, 0.5),)), *a_report().lines),
         settings=(("hash", "f" * 200),),
         findings=(long,),
     )

@@ -9,26 +9,29 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 
 from activehuber._typing import Mask
-from activehuber.audit.target_scale import AUTO, TARGET_TRANSFORMS
 from activehuber.data.columns import words_of
 from activehuber.data.encoding import TableFeatures
 from activehuber.data.parsing import has_thousands, offending, read_numbers
 from activehuber.data.rows import Rows
-from activehuber.estimators.groups import as_given, check_groups, group_numbers
+from activehuber.estimators.groups import check_groups, group_numbers
 from activehuber.estimators.splitters import is_missing
-from activehuber.estimators.target_scale import NONE
+from activehuber.estimators.target_scale import LOG, NONE, YEO_JOHNSON
 from activehuber.kernels.feature_maps import APPROXIMATION_NAMES
 from activehuber.runtime.messages import TableError, first_line, like, listed, shortened
 from activehuber.views import View
 
 if TYPE_CHECKING:
     import pandas as pd
+
+AUTO = "auto"
+TARGET_TRANSFORMS = (AUTO, NONE, LOG, YEO_JOHNSON)
 
 # Labels up to which the model is fitted with the kernel itself: its Gram matrix takes 0.8 GB,
 # and a fit about twice that.
@@ -72,11 +75,9 @@ class Options:
                 f"approximation must be auto, none, {', '.join(APPROXIMATION_NAMES)}, got "
                 f"{shortened(self.approximation)}"
             )
-        whole = isinstance(self.n_components, (int, np.integer))
-        if not whole or isinstance(self.n_components, bool) or self.n_components < 1:
-            raise TableError(
-                f"n_components must be a whole number from 1, got {self.n_components!r}"
-            )
+        count = self.n_components
+        if not isinstance(count, Integral) or isinstance(count, bool) or count < 1:
+            raise TableError(f"n_components must be a whole number from 1, got {count!r}")
 
     def tell(self, share: float, words: str) -> None:
         """Say how much is done, to whoever asked."""
@@ -105,13 +106,11 @@ class TargetColumn:
     values : ndarray of shape (n,)
         Floats with NaN, or objects with None for classes.
     given : ndarray of shape (n,), bool
-    classify : bool
     name : str
     """
 
     values: np.ndarray
     given: Mask
-    classify: bool
     name: str
 
     @classmethod
@@ -127,56 +126,39 @@ class TargetColumn:
             y = pd.Series(y) if floats else pd.Series(_as_list(y), dtype=object)
         if len(y) != n_rows:
             raise TableError(f"X has {n_rows} rows but y has {len(y)}")
-        column = y.reset_index(drop=True)
+        column, said = y.reset_index(drop=True), f"target {shortened(name)!r}"
         if classify:
-            words = words_of(column)
             given = ~column.isna().to_numpy()
-            values = objects(words)
+            values = objects(words_of(column))
             values[~given] = None
-            _check_classes(values[given], name)
+            counts = Counter(values[given].tolist())
+            n_labels, alone = counts.total(), list(counts.values()).count(1)
+            # Such a target is one of numbers.
+            if alone > 0.5 * n_labels and n_labels >= FEWEST_TO_TELL:
+                raise TableError(
+                    f"{said}: {alone} of {n_labels} labels are alone in their class, so "
+                    "nothing can be learnt of it; leave classify out if labels are numbers (on "
+                    "the command line --classify)"
+                )
         else:
-            flags = _holds_flags(column)
+            types = set() if column.dtype == np.float64 else set(map(type, column.dropna()))
+            # True and false are no numbers.
+            flags = not types.isdisjoint({bool, np.bool_})
             values = np.full(n_rows, np.nan) if flags else read_numbers(column)
             bad = offending(column, values)
             if bad:
+                cells = column[np.isnan(values)]
+                some = any(isinstance(cell, str) and has_thousands(cell) for cell in cells)
+                hint = ", write 1234 where it says 1,234" if some else ""
                 raise TableError(
-                    f"target {shortened(name)!r} must hold finite numbers, but not: {bad}; "
-                    f"mend them, leave them empty{_on_thousands(column, values)}, or use "
-                    "classify=True for classes (on the command line --classify)"
+                    f"{said} must hold finite numbers, but not: {bad}; mend them, leave them "
+                    f"empty{hint}, or use classify=True for classes (on the command line "
+                    "--classify)"
                 )
             given = ~np.isnan(values)
         if not np.any(given):
-            raise TableError(
-                f"target {shortened(name)!r} has no label at all: at least some rows need one"
-            )
-        return cls(values, given, classify, name)
-
-
-def _check_classes(labels: np.ndarray, name: str) -> None:
-    """Raise if most labels are alone in their class: such a target is one of numbers."""
-    counts = Counter(labels.tolist())
-    alone = sum(count == 1 for count in counts.values())
-    if alone > 0.5 * len(labels) and len(labels) >= FEWEST_TO_TELL:
-        raise TableError(
-            f"target {shortened(name)!r}: {alone} of {len(labels)} labels are alone in their "
-            "class, so nothing can be learnt of it; leave classify out if labels are numbers "
-            "(on the command line --classify)"
-        )
-
-
-def _on_thousands(column: pd.Series, numbers: np.ndarray) -> str:
-    """A hint if what is no number has separators of thousands."""
-    cells = column[np.isnan(numbers) & ~column.isna().to_numpy()]
-    some = any(isinstance(cell, str) and has_thousands(cell) for cell in cells)
-    return ", write 1234 where it says 1,234" if some else ""
-
-
-def _holds_flags(column: pd.Series) -> bool:
-    """Whether some cells are true or false, which are no numbers."""
-    if column.dtype == np.float64:
-        return False
-    types = {type(cell) for cell in column.dropna().tolist()}
-    return bool in types or np.bool_ in types
+            raise TableError(f"{said} has no label at all: at least some rows need one")
+        return cls(values, given, name)
 
 
 def _as_list(y: Any) -> list[Any]:
@@ -282,33 +264,27 @@ class Encoded:
     frame: pd.DataFrame | None = None
     groups: np.ndarray | None = None
 
-    @property
-    def fit_groups(self) -> np.ndarray | None:
-        """Groups as `fit` takes them."""
-        return as_given(self.groups)
-
 
 def views_of_features(views: Sequence[View], features: TableFeatures) -> list[View]:
     """Views of columns of the table as views of the features made of them."""
     out = []
     for number, view in enumerate(views):
         columns = [view.columns] if isinstance(view.columns, str) else list(view.columns)
-        spoken = view.name or f"view{number}"
+        mine = clone(view)
+        mine.name = view.name or f"view{number}"
         for name in columns:
-            if name in features.columns_:
-                continue
+            column = f"column {shortened(name)!r}"
             if name in features.left_out_:
                 raise TableError(
-                    f"view {spoken!r}: column {shortened(name)!r} was left out of the table "
+                    f"view {mine.name!r}: {column} was left out of the table "
                     f"({features.left_out_[name]}); leave it out of the view too"
                 )
-            raise TableError(
-                f"view {spoken!r}: there is no column {shortened(name)!r} to learn from"
-                f"{like(str(name), features.columns_)}; there are "
-                f"{listed(features.columns_, 12)}"
-            )
-        mine = clone(view)
+            if name not in features.columns_:
+                raise TableError(
+                    f"view {mine.name!r}: there is no {column} to learn from"
+                    f"{like(str(name), features.columns_)}; there are "
+                    f"{listed(features.columns_, 12)}"
+                )
         mine.columns = features.places_of(columns)
-        mine.name = spoken
         out.append(mine)
     return out

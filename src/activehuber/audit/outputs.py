@@ -6,7 +6,7 @@ model, table, evidence -> data frames -> CSV in parts; what the page shows
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +14,13 @@ import numpy as np
 from activehuber._typing import Vector
 from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded, objects
-from activehuber.audit.reasons import reasons_of
 from activehuber.audit.similar import Similar
+from activehuber.audit.summary import reasons_of
 from activehuber.audit.verdicts import Verdicts
 from activehuber.data.rows import ChosenRows
 from activehuber.data.writing import csv_line, csv_rows, harmless, plain_text
 from activehuber.estimators.classifier import HLClassifier
-from activehuber.report.page import MAX_LINES, LabelLine, Neighbour
+from activehuber.report.page import MAX_LINES, Line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ def labels_table(
         "reason": objects(reasons_of(judged, similar, table)),
     }
     sorted_columns = {name: values[judged.order] for name, values in columns.items()}
-    return _frame(table, judged.rows[judged.order], sorted_columns)
+    return _frame(table, judged.places[judged.order], sorted_columns)
 
 
 def predictions_table(choice: ChosenModel, table: Encoded, coverage: float) -> pd.DataFrame:
@@ -86,17 +86,17 @@ def predict_columns(model: Any, X: Any, coverage: float) -> Columns:
         `probability`, that of the class predicted.
     """
     lower = upper = np.full(len(X), np.nan)
-    if isinstance(model, HLClassifier):
-        if not len(X):
-            return {name: [] for name in ("prediction", "lower", "upper", "probability")}
-        predicted = np.array([plain_text(name) for name in model.predict(X)], dtype=object)
-        probability = {"probability": np.max(model.predict_proba(X), axis=1)}
-    elif len(X):
-        lower, upper = np.asarray(model.predict_interval(X, coverage=coverage)).T
-        predicted, probability = model.predict(X), {}
-    else:
-        predicted, probability = lower, {}
-    return {"prediction": predicted, "lower": lower, "upper": upper, **probability}
+    if not isinstance(model, HLClassifier):
+        predicted = lower
+        if len(X):
+            lower, upper = np.asarray(model.predict_interval(X, coverage=coverage)).T
+            predicted = model.predict(X)
+        return {"prediction": predicted, "lower": lower, "upper": upper}
+    if not len(X):
+        return {name: [] for name in ("prediction", "lower", "upper", "probability")}
+    words = np.array([plain_text(name) for name in model.predict(X)], dtype=object)
+    best = np.max(model.predict_proba(X), axis=1)
+    return {"prediction": words, "lower": lower, "upper": upper, "probability": best}
 
 
 def table_csv(frame: Any, leave_out: Sequence[str] = ()) -> Iterator[bytes]:
@@ -105,7 +105,9 @@ def table_csv(frame: Any, leave_out: Sequence[str] = ()) -> Iterator[bytes]:
     yield csv_line(harmless(str(name)) for name in names).encode("utf-8", "replace")
     for start in range(0, len(frame), CSV_ROWS):
         part = frame[start : start + CSV_ROWS]
-        columns = [_csv_column(name, part[name].to_numpy()) for name in names]
+        # The first column names the rows, whatever it is called itself.
+        rows, *rest = (part[name].to_numpy() for name in names)
+        columns = [rows, *map(_csv_column, names[1:], rest)]
         yield csv_rows(columns).encode("utf-8", "replace")
 
 
@@ -124,17 +126,15 @@ def as_polars(frame: pd.DataFrame) -> Any:
     return pl.DataFrame({name: frame[name].tolist() for name in frame.columns})
 
 
-def label_lines(
-    labels: pd.DataFrame, judged: Verdicts, names: np.ndarray, similar: Similar
-) -> tuple[LabelLine, ...]:
+def label_lines(labels: pd.DataFrame, judged: Verdicts, similar: Similar) -> list[Line]:
     """The worst labels, as many as the page may show; `labels` is that of `labels_table`."""
-    given = judged.as_labels(judged.given)
+    given, names = judged.as_labels(judged.given), judged.row
     pairs = zip(similar.near.tolist(), similar.similarity.tolist(), strict=True)
     neighbours = (
-        tuple(Neighbour(str(names[j]), given[j], near) for j, near in zip(*pair, strict=True))
-        for pair in islice(pairs, MAX_LINES)
+        tuple((str(names[j]), given[j], near) for j, near in zip(*pair, strict=True))
+        for pair in pairs
     )
-    columns = (labels[name].head(MAX_LINES).tolist() for name in labels.columns[1:])
-    rows = (str(name) for name in names[judged.order[:MAX_LINES]])
-    found = chain(neighbours, repeat(()))  # not looked for beyond some rank
-    return tuple(LabelLine(*cells) for cells in zip(rows, *columns, found, strict=False))
+    cells = labels.iloc[:MAX_LINES, 1:].to_dict("records")
+    # Neighbours are not looked for beyond some rank.
+    lines = zip(judged.order, cells, chain(neighbours, repeat(())), strict=False)
+    return [{"row": str(names[i]), **line, "neighbours": near} for i, line, near in lines]

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from activehuber._typing import Matrix
-from activehuber.audit.inputs import (
-    AUTO,
-    Encoded,
-    Options,
-    TargetColumn,
-    check_trusted,
-    row_names,
-)
+from activehuber.audit import inputs
 from activehuber.audit.table import Audit, audit_encoded, with_notes
 from activehuber.data.encoding import TableFeatures
 from activehuber.data.parsing import mask_of_words
@@ -69,33 +62,29 @@ def audit_parquet(
     """
     from activehuber.data.dask_rows import dask_rows
 
-    options = Options(**parameters)
+    options = inputs.Options(**parameters)
     if options.approximation is None:
         raise TableError("a table on a cluster needs an approximation; leave out none")
-    if options.approximation == AUTO:
+    if options.approximation == inputs.AUTO:
         options = replace(options, approximation="nystrom")
     classify = options.classify
     own = [name for name in (target, identity, trusted) if name]
     as_text = [name for name in own if classify or name != target]
     frame = arrow_frame(dataset.to_table(columns=own), as_text)
-    labels = TargetColumn.read(frame[target], len(frame), classify=classify, name=target)
+    labels = inputs.TargetColumn.read(frame[target], len(frame), classify=classify, name=target)
     right = None if trusted is None else mask_of_words(frame[trusted], trusted)
-    mask = check_trusted(right, len(frame))
-    names, id_name = row_names(None if identity is None else frame[identity], len(frame))
+    mask = inputs.check_trusted(right, len(frame))
+    ids = None if identity is None else frame[identity]
+    names, id_name = inputs.row_names(ids, len(frame))
     options.tell(0.02, "learning what to do with the columns")
     pieces = parquet_pieces(dataset)
     seed = options.random_state
     sample, digest = _look_at_pieces(client, dataset, pieces, list(columns), seed)
     features = TableFeatures().fit(sample)
     rows, _, _ = dask_rows(_encoded_pieces(pieces, features), None)
-    encoded = Encoded(features, rows, labels, mask, names, id_name, digest)
-    found = audit_encoded(encoded, options)
-    if len(sample) == len(frame):
-        return found
-    return with_notes(
-        found,
-        [f"The columns were looked at in {len(sample):,} of {len(frame):,} rows, at random."],
-    )
+    encoded = inputs.Encoded(features, rows, labels, mask, names, id_name, digest)
+    looked = f"The columns were looked at in {len(sample):,} of {len(frame):,} rows, at random."
+    return with_notes(audit_encoded(encoded, options), [looked] * (len(sample) < len(frame)))
 
 
 def _look_at_pieces(
@@ -107,21 +96,19 @@ def _look_at_pieces(
 
     from activehuber.data.dask_rows import collect
 
-    ends = np.cumsum([count for _, count in pieces])
-    total = int(ends[-1])
+    ends = np.cumsum([0, *(count for _, count in pieces)])
     rng = np.random.default_rng(seed)
-    chosen = np.sort(rng.choice(total, min(total, LOOKED_AT), replace=False))
-    tasks = []
-    for (piece, count), end in zip(pieces, ends, strict=True):
-        first, last = np.searchsorted(chosen, (end - count, end))
-        numbers = chosen[first:last] - (end - count)
-        tasks.append(delayed(_some_rows, pure=False)(piece, columns, numbers))
+    chosen = np.sort(rng.choice(ends[-1], min(ends[-1], LOOKED_AT), replace=False))
+    parts = np.split(chosen, np.searchsorted(chosen, ends[1:-1]))
+    tasks = [
+        delayed(_some_rows, pure=False)(piece, columns, numbers - start)
+        for (piece, _), numbers, start in zip(pieces, parts, ends[:-1], strict=True)
+    ]
     tasks += [delayed(file_digest, pure=False)(path) for path in dataset.files]
     found = collect(client, client.compute(tasks))
     tables, digests = found[: len(pieces)], found[len(pieces) :]
-    digest = digests[0]
-    if len(digests) > 1:
-        digest = hashlib.sha256("".join(digests).encode()).hexdigest()
+    together = hashlib.sha256("".join(digests).encode()).hexdigest()
+    digest = together if len(digests) > 1 else digests[0]
     return arrow_frame(pa.concat_tables(tables)), digest
 
 

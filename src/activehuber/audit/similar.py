@@ -6,17 +6,19 @@ the worst labels, labels in use -> a few neighbours each, most similar first
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-from activehuber._typing import Mask, Matrix, Vector
-from activehuber.audit.inputs import Options
+from activehuber._typing import Matrix, Vector
+from activehuber.audit.choice import ChosenModel
+from activehuber.audit.inputs import Encoded, Options
 from activehuber.audit.verdicts import Verdicts
-from activehuber.data.rows import Rows, blas_threads, one_blas_thread
+from activehuber.data.rows import blas_threads, one_blas_thread
 from activehuber.estimators.groups import one_each
-from activehuber.estimators.regressor import HLRegressor
+from activehuber.fitting.settings import ViewSettings
 
 # Most similar rows that are named.
 N_NEIGHBOURS = 5
@@ -42,85 +44,66 @@ class Similar:
     wanted: np.ndarray
     near: np.ndarray
     similarity: Matrix
-    notes: tuple[str, ...] = ()
+    note: str = ""
 
 
 def similar_rows(
-    model: HLRegressor,
-    X: Rows,
-    judged: Verdicts,
-    groups: np.ndarray | None,
-    options: Options,
+    choice: ChosenModel, table: Encoded, judged: Verdicts, options: Options
 ) -> Similar:
     """For the worst labels the labels in use most similar to them, of other groups."""
     wanted = judged.order[:MOST_EXPLAINED]
     pool = np.flatnonzero(~judged.flagged)
-    notes: tuple[str, ...] = ()
+    note = ""
     if len(pool) > MOST_COMPARED:
         rng = np.random.default_rng(options.random_state)
         pool = np.sort(rng.choice(pool, MOST_COMPARED, replace=False))
-        notes = (
+        note = (
             f"Similar rows were looked for among {MOST_COMPARED:,} labels drawn at random, "
-            f"for the {len(wanted):,} worst labels.",
+            f"for the {len(wanted):,} worst labels."
         )
     # Without groups every label is one of its own.
-    number = np.arange(len(judged.rows))
-    if groups is not None:
-        number = one_each(groups)[judged.rows]
+    groups = np.full(len(table.rows), -1) if table.groups is None else table.groups
+    number, result = one_each(groups)[judged.places], choice.regressor.result_
     most = int(np.max(np.unique(number[pool], return_counts=True)[1], initial=0))
     k = min(N_NEIGHBOURS, max(0, len(pool) - most))
     if k == 0:
         nothing = np.empty((len(wanted), 0))
         return Similar(wanted, nothing.astype(int), nothing)
-    kernel = _SumOfKernels(model, X.take(judged.rows[pool]))
-    asked = X.take(judged.rows[wanted])
-    size = max(1, (1 << 20) // len(pool))
-    starts = range(0, len(wanted), size)
+    weights = result.targets[0].view_weights
+    shares = list(zip(result.settings.views, weights**2, strict=True))
+    rows, asked = (table.rows.take(judged.places[some]) for some in (pool, wanted))
+    norms, size = _norms(shares, rows), max(1, (1 << 20) // len(pool))
+    alike = np.ptp(norms) == 0.0
 
     def nearest(start: int) -> tuple[np.ndarray, Matrix]:
-        here = slice(start, start + size)
-        own = number[wanted[here], None] == number[pool]
-        return kernel.nearest(asked[here], own, k)
-
-    with one_blas_thread(), ThreadPoolExecutor(blas_threads()) as threads:
-        found = list(threads.map(nearest, starts))
-    near = pool[np.concatenate([best for best, _ in found])]
-    return Similar(wanted, near, np.concatenate([values for _, values in found]), notes)
-
-
-class _SumOfKernels:
-    """Similarity to some rows, as the kernel of Σ_α c^α f^α sees it."""
-
-    def __init__(self, model: HLRegressor, rows: Matrix) -> None:
-        weights = model.result_.targets[0].view_weights
-        views = zip(model.result_.settings.views, weights, strict=True)
-        self.shares = [(view, weight**2) for view, weight in views]
-        self.rows, self.norms = rows, self.norms_of(rows)
-
-    def norms_of(self, X: Matrix) -> Vector:
-        """√K(x, x) of Σ_α (c^α)² K^α, the kernel of Σ_α c^α f^α; shape (n,)."""
-        out = np.zeros(len(X))
-        for view, share in self.shares:
-            out += share * view.kernel.diagonal(view.select(X))
-        return np.sqrt(np.maximum(out, 0.0))
-
-    def nearest(self, X: Matrix, own: Mask, k: int) -> tuple[np.ndarray, Matrix]:
         """Places of the k most similar rows but its own, and how similar, of shape (n, k)."""
-        block = np.zeros((len(X), len(self.rows)))
-        for view, share in self.shares:
-            for rows, part in view.kernel.blocks(view.select(X), view.select(self.rows)):
-                block[rows] += share * part
-        if np.ptp(self.norms) > 0.0:
-            np.divide(block, self.norms, out=block, where=self.norms > 0.0)
-        block[own] = -np.inf
+        here = slice(start, start + size)
+        block = np.zeros((len(asked[here]), len(rows)))
+        for view, share in shares:
+            for some, part in view.kernel.blocks(view.select(asked[here]), view.select(rows)):
+                block[some] += share * part
+        if not alike:
+            np.divide(block, norms, out=block, where=norms > 0.0)
+        block[number[wanted[here], None] == number[pool]] = -np.inf
         best = _largest(block, k)
         values = np.take_along_axis(block, best, axis=1)
-        norms = self.norms_of(X) * (1.0 if np.ptp(self.norms) > 0.0 else self.norms[0])
-        values = values / np.where(norms > 0.0, norms, 1.0)[:, None]
+        own = _norms(shares, asked[here]) * (norms[0] if alike else 1.0)
+        values = values / np.where(own > 0.0, own, 1.0)[:, None]
         # Ties by place, so that the same table always names the same rows.
         ranks = np.lexsort((best, -values), axis=1)
         values = np.clip(np.take_along_axis(values, ranks, axis=1), 0.0, 1.0)
         return np.take_along_axis(best, ranks, axis=1), values
+
+    with one_blas_thread(), ThreadPoolExecutor(blas_threads()) as threads:
+        found = list(threads.map(nearest, range(0, len(wanted), size)))
+    near, similarity = map(np.concatenate, zip(*found, strict=True))
+    return Similar(wanted, pool[near], similarity, note)
+
+
+def _norms(shares: Sequence[tuple[ViewSettings, float]], X: Matrix) -> Vector:
+    """√K(x, x) of Σ_α (c^α)² K^α, the kernel of Σ_α c^α f^α; shape (n,)."""
+    diagonals = (share * view.kernel.diagonal(view.select(X)) for view, share in shares)
+    return np.sqrt(np.maximum(sum(diagonals), 0.0))
 
 
 def _largest(values: Matrix, k: int) -> np.ndarray:

@@ -5,37 +5,18 @@ table -> numbers -> model -> verdicts, path, similar rows -> tables, summary, pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from html import escape
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 from sklearn.pipeline import Pipeline
 
+from activehuber.audit import inputs, outputs
 from activehuber.audit.choice import choose_and_fit
-from activehuber.audit.inputs import (
-    AUTO,
-    N_COMPONENTS,
-    Encoded,
-    Options,
-    Progress,
-    TargetColumn,
-    check_coverage,
-    check_row_groups,
-    check_trusted,
-    hash_of,
-    row_names,
-)
-from activehuber.audit.outputs import (
-    as_polars,
-    label_lines,
-    labels_table,
-    predict_columns,
-    predictions_table,
-    table_csv,
-)
+from activehuber.audit.inputs import AUTO, N_COMPONENTS, Encoded, Options, Progress
 from activehuber.audit.similar import similar_rows
 from activehuber.audit.summary import summarise
 from activehuber.audit.threshold_path import follow_path
@@ -43,11 +24,44 @@ from activehuber.audit.verdicts import judge
 from activehuber.data.encoding import TableFeatures, as_frame
 from activehuber.data.rows import ArrayRows, threads_for
 from activehuber.estimators.inputs import comes_from
-from activehuber.report.page import Points, Report, render
-from activehuber.report.summary import Summary
+from activehuber.report.page import Report, Summary, render
 from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import shortened
 from activehuber.views import View
+
+Method = TypeVar("Method", bound=Callable[..., None])
+
+# What the docstrings of all methods that write a file have below their first line.
+WRITING = """
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from activehuber import audit
+        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+        >>> found = audit(X, np.sin(X.ravel()))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found.{method}(Path(folder) / "{name}")
+        ...     print((Path(folder) / "{name}").{shown})
+        {printed}
+        """
+
+
+def _writes(name: str, shown: str, printed: str) -> Callable[[Method], Method]:
+    """Complete the docstring of a method that writes such a file."""
+
+    def documented(method: Method) -> Method:
+        told = {"method": method.__name__, "name": name, "shown": shown, "printed": printed}
+        method.__doc__ = f"{method.__doc__}{WRITING.format(**told)}"
+        return method
+
+    return documented
 
 
 @dataclass(frozen=True)
@@ -132,85 +146,31 @@ class Audit:
         """
         import pandas as pd
 
-        check_coverage(coverage)
+        inputs.check_coverage(coverage)
         features, estimator = self.model.named_steps.values()
-        columns = predict_columns(estimator, features.transform(X), coverage)
+        columns = outputs.predict_columns(estimator, features.transform(X), coverage)
         if comes_from(X, "polars"):
-            return as_polars(pd.DataFrame(columns))
+            return outputs.as_polars(pd.DataFrame(columns))
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
+    @_writes("labels.csv", 'read_text().split(",")[:3]', "['row', 'given', 'expected']")
     def to_csv(self, path: str | Path) -> None:
-        """Write `labels`; text that a spreadsheet would run gets an apostrophe in front.
+        """Write `labels`; text that a spreadsheet would run gets an apostrophe in front."""
+        write_file(Path(path), outputs.table_csv(self.labels))
 
-        Parameters
-        ----------
-        path : str or Path
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> import numpy as np
-        >>> from activehuber import audit
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> found = audit(X, np.sin(X.ravel()))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found.to_csv(Path(folder) / "labels.csv")
-        ...     print((Path(folder) / "labels.csv").read_text().split(",")[:3])
-        ['row', 'given', 'expected']
-        """
-        write_file(Path(path), table_csv(self.labels))
-
+    @_writes("labels.parquet", "read_bytes()[:4]", "b'PAR1'")
     def to_parquet(self, path: str | Path) -> None:
-        """Write `labels`.
-
-        Parameters
-        ----------
-        path : str or Path
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> import numpy as np
-        >>> from activehuber import audit
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> found = audit(X, np.sin(X.ravel()))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found.to_parquet(Path(folder) / "labels.parquet")
-        ...     print((Path(folder) / "labels.parquet").read_bytes()[:4])
-        b'PAR1'
-        """
-        import io
-
-        out = io.BytesIO()
-        frame = self.labels
+        """Write `labels`."""
+        out, frame = BytesIO(), self.labels
         if hasattr(frame, "to_parquet"):
             frame.to_parquet(out, index=False)
         else:
             frame.write_parquet(out)
         write_file(Path(path), out.getvalue())
 
+    @_writes("report.html", "read_text()[:15].lower()", "<!doctype html>")
     def to_html(self, path: str | Path) -> None:
-        """Write the page: one file that asks nothing of the network.
-
-        Parameters
-        ----------
-        path : str or Path
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> import numpy as np
-        >>> from activehuber import audit
-        >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
-        >>> found = audit(X, np.sin(X.ravel()))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found.to_html(Path(folder) / "report.html")
-        ...     print((Path(folder) / "report.html").read_text()[:15].lower())
-        <!doctype html>
-        """
+        """Write the page: one file that asks nothing of the network."""
         write_file(Path(path), render(self.report).encode("utf-8", "replace"))
 
 
@@ -297,21 +257,20 @@ def audit(
     given = locals()
     options = Options(**{field.name: given[field.name] for field in fields(Options)})
     frame = as_frame(X)
-    labels = TargetColumn.read(y, len(frame), classify=classify, name=target)
-    mask = check_trusted(trusted, len(frame))
-    own = check_row_groups(groups, labels)
-    names, id_name = row_names(ids, len(frame))
+    labels = inputs.TargetColumn.read(y, len(frame), classify=classify, name=target)
+    mask = inputs.check_trusted(trusted, len(frame))
+    own = inputs.check_row_groups(groups, labels)
+    names, id_name = inputs.row_names(ids, len(frame))
     options.tell(0.02, "making numbers of the columns")
     features = TableFeatures().fit(frame)
     rows = ArrayRows(features.transform(frame))
-    digest = data_hash or hash_of(frame, labels)
+    digest = data_hash or inputs.hash_of(frame, labels)
     encoded = Encoded(features, rows, labels, mask, names, id_name, digest, frame, own)
     found = audit_encoded(encoded, options)
-    if not comes_from(X, "polars"):
-        return found
-    return replace(
-        found, labels=as_polars(found.labels), predictions=as_polars(found.predictions)
-    )
+    if comes_from(X, "polars"):
+        tables = ("labels", "predictions")
+        found = replace(found, **{n: outputs.as_polars(getattr(found, n)) for n in tables})
+    return found
 
 
 def audit_encoded(table: Encoded, options: Options) -> Audit:
@@ -323,22 +282,14 @@ def audit_encoded(table: Encoded, options: Options) -> Audit:
         left_at, drawn, note = follow_path(choice.regressor, table.labels)
         options.tell(0.8, "looking for similar rows")
         judged = judge(choice, table, options.coverage)
-        similar = similar_rows(choice.regressor, table.rows, judged, table.groups, options)
+        similar = similar_rows(choice, table, judged, options)
         options.tell(0.9, "predicting what is missing")
-        rest = predictions_table(choice, table, options.coverage)
+        rest = outputs.predictions_table(choice, table, options.coverage)
     options.tell(0.95, "writing it down")
-    labels = labels_table(table, judged, similar, left_at)
-    summary = summarise(choice, table, judged, options, (note, *similar.notes))
-    names, threshold, scale = table.names[judged.rows], summary.threshold, judged.scale
-    band = np.nan if threshold is None or not scale else threshold / scale
-    given, flagged, classes = judged.given, judged.flagged, judged.classes
-    report = Report(
-        title=options.title,
-        summary=summary,
-        lines=label_lines(labels, judged, names, similar),
-        points=Points(names, given, judged.expected, judged.residual, flagged, band, classes),
-        path=drawn,
-    )
+    labels = outputs.labels_table(table, judged, similar, left_at)
+    summary = summarise(choice, table, judged, options, (note, similar.note))
+    lines = outputs.label_lines(labels, judged, similar)
+    report = Report(options.title, summary, lines, judged, drawn)
     model = Pipeline([("features", table.features), ("estimator", choice.estimator)])
     return Audit(labels, rest, summary, model, report)
 

@@ -16,7 +16,6 @@ from activehuber.fitting.fit import reduced_gram
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.operators.dense import DenseGram
 from activehuber.problem.problem import Problem
-from activehuber.report.page import PathSummary
 from activehuber.solver.newton import solve
 from activehuber.solver.path import follow
 
@@ -26,14 +25,10 @@ from activehuber.solver.path import follow
 PATH_LABELS, PATH_WORK = 1_500, 1.2e9
 WALK_LABELS, WALK_STEPS, FEWER_STEPS = 6_000, 24, 10
 
-# Falling thresholds of shape (K,), the states of labels at them of shape (K, l), 0 free and
-# ±1 bound, and a sentence to say of it or none.
-_Path = tuple[Vector, np.ndarray, str]
-
 
 def follow_path(
     model: HLRegressor, labels: TargetColumn
-) -> tuple[Vector, PathSummary | None, str]:
+) -> tuple[Vector, tuple[Vector, np.ndarray] | None, str]:
     """The path with all labels in use, down to the fit's own ξ.
 
     That of the reduced problem: coefficients, most of the work of `huber_path`, are not needed.
@@ -42,75 +37,62 @@ def follow_path(
     -------
     left_at : ndarray of shape (l,)
         The threshold at which each label first became bound; NaN if it did not.
-    drawn : PathSummary or None
+    drawn : (thresholds, free labels at each) or None
         What the page draws of it.
     note : str
         What to say of how it was found, if anything.
     """
+    result, stop = model.result_, model.threshold_
     count = int(np.count_nonzero(labels.given))
-    thresholds, states, note = _path_of(model, labels, count)
-    if not len(thresholds):
-        return np.full(count, np.nan), None, note
-    bound = states != 0
-    first = thresholds[np.argmax(bound, axis=0)]
-    left_at = np.where(np.any(bound, axis=0), first, np.nan)
-    drawn = None
-    if len(thresholds) > 1:
-        free = np.count_nonzero(~bound, axis=1)
-        drawn = PathSummary(thresholds, free, float(model.threshold_))
-    return left_at, drawn, note
-
-
-def _path_of(model: HLRegressor, labels: TargetColumn, count: int) -> _Path:
-    """The path if it can be followed, and what to say of it."""
-    if model.result_.settings.approximation is not None:
-        return _no_path("With an approximation no path over the threshold is followed.")
-    if model.result_.data.several_targets:
-        return _no_path("With more than two classes no path over the threshold is followed.")
-    if count > WALK_LABELS:
-        return _no_path(f"Above {WALK_LABELS} labels no path over the threshold is followed.")
-    problem = _problem_of_all(model, labels)
-    stop = float(model.threshold_)
+    unknown, why = np.full(count, np.nan), ""
+    if result.settings.approximation is not None:
+        why = "With an approximation"
+    elif result.data.several_targets:
+        why = "With more than two classes"
+    elif count > WALK_LABELS:
+        why = f"Above {WALK_LABELS} labels"
+    if why:
+        return unknown, None, f"{why} no path over the threshold is followed."
+    assert model.X_fit_ is not None  # audit has features, no Gram matrix
+    data, given = result.data, labels.given
+    settings = replace(result.settings, view_weights=result.targets[0].view_weights)
+    y = data.y[given, 0]
+    problem = Problem(
+        gram=DenseGram(reduced_gram(settings, data)),
+        y=y - float(np.median(y)) if settings.fit_intercept else y,
+        weights=data.weights[given],
+        alpha=settings.alpha,
+        fit_intercept=settings.fit_intercept,
+        active=np.ones(count, dtype=bool),
+    )
     lowest = stop if 0.0 < stop < np.inf else None
     try:
         if count <= PATH_LABELS:
             most = max(int(PATH_WORK / count**2), int(model.removed_.sum()) + 50)
             trail = follow(problem, lowest, most)
-            note = (
-                f"The path over the threshold was followed from {trail.thresholds[0]:.3g} down "
-                f"to {trail.thresholds[-1]:.3g}; labels that left the free set below do not "
-                "say where."
-            )
-            return trail.thresholds, trail.states, "" if trail.complete else note
-        return _walk(problem, lowest)
+            thresholds, bound = trail.thresholds, trail.states != 0
+            note = "" if trail.complete else (
+                f"The path over the threshold was followed from {thresholds[0]:.3g} down to "
+                f"{thresholds[-1]:.3g}; labels that left the free set below do not say where."
+            )  # fmt: skip
+        else:
+            thresholds, bound, note = _walk(problem, lowest)
     except BreakdownError:
-        return _no_path("The path over the threshold is too ill-conditioned to be followed.")
+        note = "The path over the threshold is too ill-conditioned to be followed."
+        return unknown, None, note
+    if not len(thresholds):
+        return unknown, None, note
+    left_at = np.where(np.any(bound, axis=0), thresholds[np.argmax(bound, axis=0)], np.nan)
+    drawn = (thresholds, np.count_nonzero(~bound, axis=1)) if len(thresholds) > 1 else None
+    return left_at, drawn, note
 
 
-def _no_path(note: str) -> _Path:
-    return np.empty(0), np.empty((0, 0)), note
+def _walk(problem: Problem, lowest: float | None) -> tuple[Vector, np.ndarray, str]:
+    """Which labels are bound at some thresholds, and what to say of it.
 
-
-def _problem_of_all(model: HLRegressor, labels: TargetColumn) -> Problem:
-    assert model.X_fit_ is not None  # audit has features, no Gram matrix
-    data = model.result_.data
-    settings = replace(
-        model.result_.settings, view_weights=model.result_.targets[0].view_weights
-    )
-    y = data.y[labels.given, 0]
-    centre = float(np.median(y)) if settings.fit_intercept else 0.0
-    return Problem(
-        gram=DenseGram(reduced_gram(settings, data)),
-        y=y - centre,
-        weights=data.weights[labels.given],
-        alpha=settings.alpha,
-        fit_intercept=settings.fit_intercept,
-        active=np.ones(len(y), dtype=bool),
-    )
-
-
-def _walk(problem: Problem, lowest: float | None) -> _Path:
-    """Solutions at some thresholds, each started at the last."""
+    Falling thresholds of shape (K,) and a mask of shape (K, l); each solution is started at the
+    last.
+    """
     gram, steps = problem.gram, WALK_STEPS
     if gram.is_well_conditioned(problem.mu):
         source = gram.inverse_source(problem.mu, border=problem.fit_intercept)
@@ -120,15 +102,14 @@ def _walk(problem: Problem, lowest: float | None) -> _Path:
     solution = solve(problem, np.inf, source=source)
     first = float(np.max(np.abs(problem.y - solution.intercept - solution.fitted)))
     if first == 0.0:
-        return _no_path("")
-    last = min(first / 1.001, lowest or 1e-3 * first)
-    thresholds = np.geomspace(first, last, steps)
-    states = np.zeros((steps, len(problem.y)), dtype=np.int8)
+        return np.empty(0), np.empty((0, 0), dtype=bool), ""
+    thresholds = np.geomspace(first, min(first / 1.001, lowest or 1e-3 * first), steps)
+    bound = np.zeros((steps, len(problem.y)), dtype=bool)
     for step, threshold in enumerate(thresholds[1:], start=1):
         solution = solve(problem, threshold, source=source, start=solution)
-        states[step] = np.where(solution.free, 0, np.sign(solution.v))
+        bound[step] = ~solution.free
     note = (
         f"The path over the threshold was walked in {steps} steps; left_at is the first "
         "of them at which a label was bound."
     )
-    return thresholds, states, note
+    return thresholds, bound, note

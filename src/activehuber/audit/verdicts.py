@@ -10,12 +10,12 @@ from functools import cached_property
 
 import numpy as np
 
-from activehuber._typing import Mask, Matrix, Vector
+from activehuber._typing import Mask, Vector
 from activehuber.audit.choice import ChosenModel
 from activehuber.audit.inputs import Encoded
 from activehuber.data.writing import plain_text
-from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.prediction import LARGEST, in_scales, scales_within
+from activehuber.report.page import Points
 
 FLAGGED, KEPT, TRUSTED, UNJUDGED = "flagged", "kept", "trusted", "cannot judge"
 # A label that is off by so many half-widths of its interval is not kept, whatever the tails of
@@ -25,19 +25,17 @@ TOO_FAR = 10.0
 USUAL_COVERAGE = 0.9
 
 
-@dataclass(frozen=True)
-class Verdicts:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Verdicts(Points):
     """Evidence on the labels, arrays of shape (l,), in the order of the rows.
+
+    To what the pictures show of them, where `expected` is what the other rows say, without the
+    label itself, it adds what the tables say.
 
     Attributes
     ----------
-    rows : their places in the table
-    given, expected : floats, or class numbers as floats
-        `expected` is what the other rows say, without the label itself.
+    places : where they are in the table
     lower, upper : ends of the interval around `expected`; NaN for classes
-    residual : leave-one-out residuals in units of the noise
-    scale : float
-        σ̂ on the scale of the fit, of several classes the largest.
     usual : float
         By how much a right label is usually off: σ̂ in the units of the labels, at the median.
     explained : float
@@ -49,21 +47,15 @@ class Verdicts:
         though it is within the interval of right ones.
     """
 
-    rows: np.ndarray
-    given: Vector
-    expected: Vector
+    places: np.ndarray
     lower: Vector
     upper: Vector
-    residual: Vector
-    scale: float
     usual: float
     explained: float
     beyond: Vector
     quality: Vector
-    flagged: Mask
     trusted: Mask
     judged: Mask
-    classes: tuple[str, ...]
 
     @property
     def verdicts(self) -> np.ndarray:
@@ -77,7 +69,7 @@ class Verdicts:
     def order(self) -> np.ndarray:
         """Places of the labels, worst first: by quality, residual, row."""
         quality = np.where(np.isnan(self.quality), np.inf, self.quality)
-        return np.lexsort((self.rows, -np.abs(self.residual), quality))
+        return np.lexsort((self.places, -np.abs(self.residual), quality))
 
     def as_labels(self, numbers: Vector) -> np.ndarray:
         """Numbers such as `given` as they came: names of classes, or the numbers."""
@@ -90,23 +82,30 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
     """What the model says of every label that was given."""
     labels, model = table.labels, choice.estimator
     rows = np.flatnonzero(labels.given)
-    flagged = np.asarray(model.removed_)[rows]
-    left_out = np.asarray(model.loo_residuals_)[rows]
-    scale, classes = np.asarray(choice.regressor.scale_), []
+    flagged, left_out = np.asarray(model.removed_)[rows], np.asarray(model.loo_residuals_)[rows]
+    scale, threshold = np.asarray(choice.regressor.scale_), model.threshold_
     sigma = usual = float(np.max(scale))
     lower = upper = np.full(len(rows), np.nan)
     beyond, as_right = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
-    if labels.classify:
-        classes = [plain_text(name) for name in model.classes_]
+    classes = [plain_text(name) for name in getattr(model, "classes_", ())]
+    if classes:
         place = {name: number for number, name in enumerate(classes)}
         given = np.array([place[str(value)] for value in labels.values[rows]])
-        expected, left_out = _of_classes(model, given, left_out)
+        if left_out.ndim == 1:
+            expected = 2.0 * given - 1.0 - left_out > model.cut_
+        else:
+            codes = np.where(given[:, None] == np.arange(left_out.shape[1]), 1.0, -1.0)
+            expected = np.argmax(codes - left_out, axis=1)
+            left_out = left_out[np.arange(len(given)), given]
         scale = scale[given] if scale.ndim else scale
         explained = float(np.mean((given == expected)[~flagged])) if not all(flagged) else 0.0
     else:
         given = labels.values[rows].astype(np.float64)
         fitted = choice.scale.forward(given)
-        explained = _explained(fitted[~flagged], left_out[~flagged])
+        kept = fitted[~flagged]
+        spread = float(np.sum((kept - np.mean(kept)) ** 2)) if len(kept) else 0.0
+        error = float(np.sum(left_out[~flagged] ** 2))
+        explained = 1.0 - error / spread if spread > 0.0 else 0.0
         # That of `predict_interval`, each label left out.
         result, evidence = model.result_, model.result_.evidence[0]
         given_to = evidence, result.targets[0].removed, result.data.weights
@@ -121,38 +120,21 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
         both = in_scales(left_out, half), in_scales(given - expected, 0.5 * (upper - lower))
         beyond = np.maximum(*np.abs(both))
     return Verdicts(
-        rows=rows,
+        row=table.names[rows],
         given=given.astype(np.float64),
-        expected=expected,
+        expected=expected.astype(np.float64),
+        residual=in_scales(left_out, scale),
+        flagged=flagged & ~as_right,
+        # With several classes every one has its own.
+        threshold=np.nan if np.ndim(threshold) or not sigma else float(threshold) / sigma,
+        classes=tuple(classes),
+        places=rows,
         lower=lower,
         upper=upper,
-        residual=in_scales(left_out, scale),
-        scale=sigma,
         usual=usual,
         explained=explained,
         beyond=beyond,
         quality=np.asarray(model.label_quality_, dtype=np.float64)[rows],
-        flagged=flagged & ~as_right,
         trusted=table.trusted[rows],
         judged=np.asarray(model.judged_)[rows] & ~as_right,
-        classes=tuple(classes),
     )
-
-
-def _explained(given: Vector, errors: Vector) -> float:
-    spread = float(np.sum((given - np.mean(given)) ** 2)) if len(given) else 0.0
-    return 1.0 - float(np.sum(errors**2)) / spread if spread > 0.0 else 0.0
-
-
-def _of_classes(
-    model: HLClassifier, given: np.ndarray, left_out: Matrix
-) -> tuple[Vector, Vector]:
-    """The classes expected by their number, and the residual of the given one."""
-    if left_out.ndim == 1:
-        codes, own = 2.0 * given - 1.0, left_out
-        expected = codes - left_out > model.cut_
-    else:
-        codes = np.where(given[:, None] == np.arange(left_out.shape[1]), 1.0, -1.0)
-        expected = np.argmax(codes - left_out, axis=1)
-        own = left_out[np.arange(len(given)), given]
-    return expected.astype(np.float64), own

@@ -28,7 +28,6 @@ from activehuber.report.markup import (
     plot,
     section,
     sentence_list,
-    settings_list,
 )
 
 # What keeps the page below 3 MB, whatever the sequence holds. Bytes are those of base64.
@@ -195,7 +194,7 @@ def render(report: CrowdReport) -> str:
         flagged=_flagged(report, cards),
         samples=_samples(report, PICTURE_BYTES - used),
         skipped=_skipped(report),
-        settings=section("Settings", settings_list(report.settings)),
+        settings=section("Settings", definitions(report.settings, "settings")),
     )
 
 

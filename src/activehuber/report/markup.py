@@ -49,19 +49,6 @@ def resource(*names: str) -> str:
     return "".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
-def policy(style: str, script: str) -> str:
-    """Nothing from outside; of scripts and styles only our own two, by their hash."""
-
-    def digest(text: str) -> str:
-        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest(script)}'; "
-        f"style-src 'sha256-{digest(style)}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'; require-trusted-types-for 'script'"
-    )
-
-
 def fill_page(name: str, title: str, headline: str, **parts: str) -> str:
     """The page `name`.html with its own and the common style and script.
 
@@ -74,12 +61,14 @@ def fill_page(name: str, title: str, headline: str, **parts: str) -> str:
     **parts : str
         What else its template asks for, in HTML.
     """
-    style, script = (
-        resource("common.css", f"{name}.css"),
-        resource("theme.js", f"{name}.js"),
-    )
+    style = resource("common.css", f"{name}.css")
+    script = resource("theme.js", f"{name}.js")
+    digests = (hashlib.sha256(text.encode()).digest() for text in (script, style))
+    ours = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
     return Template(resource(f"{name}.html")).substitute(
-        policy=policy(style, script),
+        # Nothing from outside; of scripts and styles only our own two, by their hash.
+        policy=f"default-src 'none'; script-src {ours[0]}; style-src {ours[1]}; img-src data:; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'",
         page_title=html_text(f"{headline} – {title}"),
         style=style,
         script=script,
@@ -129,11 +118,6 @@ def definitions(
         for name, value in pairs[:MAX_ITEMS]
     )
     return f'<dl class="{kind}">{items}</dl>' if items else ""
-
-
-def settings_list(settings: Sequence[tuple[str, str]]) -> str:
-    """Names and values of settings in HTML."""
-    return definitions(settings, "settings")
 
 
 # --- numbers --------------------------------------------------------------------------------
@@ -208,55 +192,44 @@ class Axis:
     def ticks(self) -> list[tuple[float, str]]:
         """About five round numbers and their labels."""
         if self.log:
-            return _log_ticks(self.low, self.high)
-        return _ticks(self.low, self.high, whole=self.whole)
-
-
-def _ticks(low: float, high: float, *, whole: bool = False) -> list[tuple[float, str]]:
-    raw = max((high - low) / 5, 1.0) if whole else (high - low) / 5
-    power = math.floor(math.log10(raw))
-    steps = (1, 2, 5, 10) if whole else (1, 2, 2.5, 5, 10)
-    mantissa = next(m for m in steps if m * 10.0**power >= raw * 0.999)
-    step = mantissa * 10.0**power
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    decimals = max(0, -power + (mantissa == 2.5) - (mantissa == 10))
-    decimals = POWERS if max(-low, high) >= LONGEST_TICK else decimals
-    return [(k * step, format_number(k * step, decimals)) for k in range(first, last + 1)]
-
-
-def _log_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    parts = (1,) if last - first > 3 else (1, 3)
-    every = max(1, (last - first) // 5)
-    found = [m * 10.0**k for k in range(first, last + 1, every) for m in parts]
-    found = [v for v in found if low <= v <= high]
-    decimals = [max(0, -math.floor(math.log10(v) + 1e-9)) for v in found]
-    if high >= LONGEST_TICK:
-        decimals = [POWERS] * len(found)
-    return [(v, format_number(v, d)) for v, d in zip(found, decimals, strict=True)]
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            parts = (1,) if last - first > 3 else (1, 3)
+            powers = range(first, last + 1, max(1, (last - first) // 5))
+            found = [m * 10.0**k for k in powers for m in parts]
+            found = [v for v in found if self.low <= v <= self.high]
+            decimals = [max(0, -math.floor(math.log10(v) + 1e-9)) for v in found]
+        else:
+            steps = (1, 2, 5, 10) if self.whole else (1, 2, 2.5, 5, 10)
+            raw = max((self.high - self.low) / 5, float(self.whole))
+            power = math.floor(math.log10(raw))
+            mantissa = next(m for m in steps if m * 10.0**power >= raw * 0.999)
+            step = mantissa * 10.0**power
+            first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+            found = [k * step for k in range(first, last + 1)]
+            decimals = [max(0, -power + (mantissa == 2.5) - (mantissa == 10))] * len(found)
+        if max(-self.low, self.high) >= LONGEST_TICK:
+            decimals = [POWERS] * len(found)
+        return [(v, format_number(v, d)) for v, d in zip(found, decimals, strict=True)]
 
 
 def axis_for(values: Vector, core: Vector, include: Sequence[float] = ()) -> Axis:
     """An axis that shows `core` well, and of the other values those not absurdly far out."""
-    values, core = (_moderate(v[np.isfinite(v)]) for v in (values, core))
+    # Clipped, so that differences do not overflow.
+    values, core, ends = (
+        np.clip(v[np.isfinite(v)], -LARGEST, LARGEST) for v in (values, core, np.array(include))
+    )
     core = core if len(core) else values
     if not len(core):
         return Axis(0.0, 1.0)
     low, high = (float(q) for q in np.quantile(core, [0.005, 0.995]))
     room = 3 * (high - low) or max(abs(low), 1.0)
     low, high = max(float(values.min()), low - room), min(float(values.max()), high + room)
-    ends = [low, high, *_moderate(np.array(include))]
-    low, high = float(min(ends)), float(max(ends))
+    low, high = float(min([low, *ends])), float(max([high, *ends]))
     # A margin, so that marks do not sit on the frame; never an empty axis.
     size = max(abs(low), abs(high))
     wide = high - low > max(1e-12 * size, SMALLEST)
     margin = 0.04 * (high - low) if wide else 0.5 * max(size, 1.0)
     return Axis(low - margin, high + margin)
-
-
-def _moderate(values: Vector) -> Vector:
-    """Values whose differences do not overflow."""
-    return np.clip(values, -LARGEST, LARGEST)
 
 
 def percent(place: np.ndarray | float) -> str:
@@ -294,20 +267,6 @@ def _fitting(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
     return ticks[:: max(1, math.ceil(taken / TICK_CHARACTERS))]
 
 
-def _axis_marks(x_axis: Axis, y_axis: Axis) -> tuple[str, str, str]:
-    """Grid, labels below, labels at the left."""
-    grid, below, left = "", "", ""
-    for value, text in _fitting(x_axis.ticks()):
-        at = percent(x_axis.place(value))
-        grid += f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="100%"/>'
-        below += f'<text x="{at}" y="50%">{text}</text>'
-    for value, text in y_axis.ticks():
-        at = percent(1 - y_axis.place(value))
-        grid += f'<line class="grid" x1="0" x2="100%" y1="{at}" y2="{at}"/>'
-        left += f'<text x="100%" y="{at}">{text}</text>'
-    return grid, below, left
-
-
 def plot(
     name: str,
     heading: str,
@@ -318,7 +277,15 @@ def plot(
     legend: str = "",
 ) -> str:
     """A figure. Its three SVGs are laid out by CSS: text keeps its size at each width."""
-    grid, below, left = _axis_marks(*axes)
+    grid, below, left = "", "", ""
+    for value, text in _fitting(axes[0].ticks()):
+        at = percent(axes[0].place(value))
+        grid += f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="100%"/>'
+        below += f'<text x="{at}" y="50%">{text}</text>'
+    for value, text in axes[1].ticks():
+        at = percent(1 - axes[1].place(value))
+        grid += f'<line class="grid" x1="0" x2="100%" y1="{at}" y2="{at}"/>'
+        left += f'<text x="100%" y="{at}">{text}</text>'
     return f"""<figure class="{name}" aria-labelledby="{name}-title">
 <h2 id="{name}-title">{heading}</h2>
 <p class="y-label">{labels[1]}</p>

@@ -9,36 +9,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from html import escape
+from string import Template
 from typing import Any
 
 import numpy as np
 
 from activehuber._typing import Mask, Vector
-from activehuber.report.markup import (
-    LARGEST,
-    LONGEST_SENTENCE,
-    MISSING,
-    POWERS,
-    SMALLEST,
-    Axis,
-    axis_for,
-    cross,
-    definitions,
-    dots,
-    fill_page,
-    format_number,
-    html_text,
-    percent,
-    plain_text,
-    plot,
-    section,
-    sentence_list,
-    settings_list,
-)
-from activehuber.report.summary import Summary
+from activehuber.report import markup
+from activehuber.report.markup import Axis, format_number, html_text, percent, plain_text
 
 # What keeps the page below 2 MB, whatever the table holds.
 MAX_LINES = 2_000
@@ -57,62 +39,10 @@ LONGEST_TYPICAL = 10_000_000
 
 VERDICTS = ("flagged", "cannot judge", "kept", "trusted")
 
-
-@dataclass(frozen=True)
-class Neighbour:
-    """One of the labelled rows most similar to a row.
-
-    Attributes
-    ----------
-    row : str
-        Its id or row number.
-    given : float or str
-        Its label.
-    similarity : float
-        Kernel value relative to the row's own, in [0, 1].
-    """
-
-    row: str
-    given: float | str
-    similarity: float
-
-
-@dataclass(frozen=True)
-class LabelLine:
-    """One label: what was given, what was expected, and what to think of it.
-
-    Attributes
-    ----------
-    row : str
-        Id or row number.
-    given, expected : float or str
-        str: the name of a class.
-    lower, upper : float or None
-        Ends of the interval around `expected`; None or NaN for classes.
-    residual : float
-        Leave-one-out residual in units of σ̂.
-    left_at : float or None
-        Threshold at which the label left the free set; None or NaN: never within the path.
-    quality : float
-        In [0, 1], low is bad.
-    verdict : {"flagged", "kept", "trusted", "cannot judge"}
-    reason : str
-        A sentence.
-    neighbours : tuple of Neighbour
-        Most similar first.
-    """
-
-    row: str
-    given: float | str
-    expected: float | str
-    lower: float | None
-    upper: float | None
-    residual: float
-    left_at: float | None
-    quality: float
-    verdict: str
-    reason: str
-    neighbours: tuple[Neighbour, ...]
+# What is known of a label, and one of them.
+COLUMNS = ("row", "given", "expected", "lower", "upper", "residual", "left_at", "quality",
+           "verdict", "reason", "neighbours")  # fmt: skip
+Line = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,23 +79,64 @@ class Points:
             raise ValueError(f"the arrays of Points must be of one length, got {lengths}")
 
 
-@dataclass(frozen=True, eq=False)
-class PathSummary:
-    """How many labels are free at each threshold.
+@dataclass(frozen=True)
+class Summary:
+    """An audit in numbers and sentences.
 
     Attributes
     ----------
-    thresholds : array-like of float
-        Decreasing, in units of the target.
-    free : array-like of int
-        Free labels at each of them.
-    chosen : float
-        The ξ of the fit.
+    kind : {"regression", "classification"}
+    target : str
+    n_rows, n_labelled, n_unlabelled, n_flagged, n_trusted : int
+    n_features : int
+        Numbers a row after the features were made.
+    scale : float or None
+        σ̂, the noise of the labels in units of the target; None for classes.
+    threshold : float or None
+        ξ of the fit; None where every class has its own.
+    explained : float
+        Share of the variance of the kept labels that the other rows explain (leave-one-out);
+        for classes the share of kept labels that the other rows agree with.
+    parameters : dict
+        What was chosen.
+    findings, notes : tuple of str
+        What was chosen and how sure it is; what was done to the table, and warnings.
+    settings : tuple of (name, value)
+        All that is needed to get the same numbers again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from activehuber import audit
+    >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
+    >>> y = np.sin(X.ravel())
+    >>> y[7] = np.nan
+    >>> summary = audit(X, y).summary
+    >>> summary.kind, summary.n_labelled, summary.n_unlabelled
+    ('regression', 59, 1)
     """
 
-    thresholds: Vector | Sequence[float]
-    free: np.ndarray | Sequence[int]
-    chosen: float
+    kind: str
+    target: str
+    n_rows: int
+    n_labelled: int
+    n_unlabelled: int
+    n_flagged: int
+    n_trusted: int
+    n_features: int
+    scale: float | None
+    threshold: float | None
+    explained: float
+    parameters: dict[str, Any]
+    findings: tuple[str, ...]
+    notes: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("regression", "classification"):
+            raise ValueError(
+                f'kind must be "regression" or "classification", got {self.kind!r}'
+            )
 
 
 @dataclass(frozen=True)
@@ -178,17 +149,38 @@ class Report:
         For example the name of the file.
     summary : Summary
         What it says in numbers and sentences.
-    lines : tuple of LabelLine
-        All labels or the worst ones, worst first.
+    lines : sequence of dict
+        All labels or the worst ones, worst first: what was given, what was expected, and what
+        to think of it.
+
+        row : str
+            Id or row number.
+        given, expected : float or str
+            str: the name of a class.
+        lower, upper : float or None
+            Ends of the interval around `expected`; None or NaN for classes.
+        residual : float
+            Leave-one-out residual in units of σ̂.
+        left_at : float or None
+            Threshold at which the label left the free set; None or NaN: never within the path.
+        quality : float
+            In [0, 1], low is bad.
+        verdict : {"flagged", "kept", "trusted", "cannot judge"}
+        reason : str
+            A sentence.
+        neighbours : sequence of (str, float or str, float)
+            The labelled rows most similar to it, most similar first: their id or row number,
+            their label, and the kernel value relative to the row's own, in [0, 1].
     points : Points
-    path : PathSummary or None
+    path : (array-like of float, array-like of int) or None
+        Decreasing thresholds, in units of the target, and the free labels at each of them.
     """
 
     title: str
     summary: Summary
-    lines: tuple[LabelLine, ...]
+    lines: Sequence[Line]
     points: Points
-    path: PathSummary | None
+    path: tuple[Vector | Sequence[float], np.ndarray | Sequence[int]] | None
 
 
 def render(report: Report) -> str:
@@ -204,30 +196,42 @@ def render(report: Report) -> str:
         To be written as UTF-8. Below 2 MB: the table holds the worst 2,000 labels (fewer if
         their texts are long), and the pictures a sample of the labels that were kept.
     """
-    summary, shown, digits = report.summary, _fitting_lines(report.lines), _digits_of(report)
-    return fill_page(
+    summary, shown, digits = report.summary, _records(report.lines), _digits_of(report)
+    n_labelled, first = summary.n_labelled, shown[:STATIC_LINES]
+    there = "All labels are here, and in"
+    if len(shown) != n_labelled:
+        there = f"The {len(shown):,} worst of {n_labelled:,} labels are here; all are in"
+    verdicts = Counter(record["verdict"] for record in shown)
+    links = {report.lines[k]["row"]: k for k in reversed(range(len(shown)))}
+    fits = summary.kind == "regression"
+    plots = _fit_plot(report.points, links, digits) if fits else _class_table(report.points)
+    # Columns that hold nothing are not shown.
+    names = ("lower", "left_at")
+    empty = [f"without-{n}" for n in names if all(record[n] is None for record in shown)]
+    lines = [list(record.values()) for record in shown]
+    settings = markup.definitions(summary.settings, "settings")
+    return markup.fill_page(
         "report",
         report.title,
-        _headline(summary.n_flagged, summary.n_labelled),
-        data=_json({"columns": COLUMNS, "digits": digits, "lines": list(map(_record, shown))}),
+        _headline(summary.n_flagged, n_labelled),
+        data=_json({"columns": COLUMNS, "digits": digits, "lines": lines}),
         target=html_text(summary.target),
         figures=_figures(report, digits),
-        findings=sentence_list(summary.findings),
-        plots=_plots(report, len(shown), digits),
-        table_note=escape(_table_note(len(shown), summary.n_labelled)),
-        static_note=escape(_static_note(len(shown))),
-        table_class=_table_class(summary.kind, shown),
-        verdict_options=_verdict_options([line.verdict for line in shown]),
-        rows="".join(
-            _static_row(rank, line, digits)
-            for rank, line in enumerate(shown[:STATIC_LINES], start=1)
+        findings=markup.sentence_list(summary.findings),
+        plots=plots + _residual_plot(report, links) + _path_plot(report, digits),
+        table_note=f"{there} labels.csv.",
+        static_note=f"JavaScript is off: these are the {len(first)} worst labels. "
+        "All of them are in labels.csv.",
+        table_class=" ".join([summary.kind, *empty]),
+        verdict_options="".join(
+            f'<option value="{verdict}">{verdict.capitalize()} ({verdicts[verdict]:,})</option>'
+            for verdict in VERDICTS
+            if verdict in verdicts
         ),
-        notes=section("What was done to the table", sentence_list(summary.notes)),
-        settings=section("Settings and proof", settings_list(summary.settings)),
+        rows="".join(_static_row(rank, record, digits) for rank, record in enumerate(first, 1)),
+        notes=markup.section("What was done to the table", markup.sentence_list(summary.notes)),
+        settings=markup.section("Settings and proof", settings),
     )
-
-
-# --- text -----------------------------------------------------------------------------------
 
 
 def _headline(n_flagged: int, n_labelled: int) -> str:
@@ -238,29 +242,6 @@ def _headline(n_flagged: int, n_labelled: int) -> str:
     labels = "label" if n_labelled == 1 else "labels"
     are = "is" if n_flagged == 1 else "are"
     return f"{n_flagged:,} of {n_labelled:,} {labels} {are} flagged"
-
-
-def _table_note(n_shown: int, n_labelled: int) -> str:
-    if n_shown == n_labelled:
-        return "All labels are here, and in labels.csv."
-    return f"The {n_shown:,} worst of {n_labelled:,} labels are here; all are in labels.csv."
-
-
-def _static_note(n_shown: int) -> str:
-    return (
-        f"JavaScript is off: these are the {min(n_shown, STATIC_LINES)} worst labels. "
-        "All of them are in labels.csv."
-    )
-
-
-def _verdict_options(verdicts: Sequence[str]) -> str:
-    """Options of the filter, each with its number of rows in the table."""
-    present = [v for v in dict.fromkeys((*VERDICTS, *verdicts)) if v in verdicts]
-    return "".join(
-        f'<option value="{html_text(verdict)}">{html_text(verdict.capitalize())} '
-        f"({verdicts.count(verdict):,})</option>"
-        for verdict in present
-    )
 
 
 # --- numbers --------------------------------------------------------------------------------
@@ -283,31 +264,28 @@ def _decimals(values: Iterable[float | str | None]) -> int:
     # The median: a few absurd labels, which this page is about, must not decide.
     typical = float(np.median(numbers))
     # All of a column in one way; `format_number` spares only what is far too long.
-    return POWERS if typical >= LONGEST_TYPICAL else max(3 - math.floor(math.log10(typical)), 0)
+    if typical >= LONGEST_TYPICAL:
+        return markup.POWERS
+    return max(3 - math.floor(math.log10(typical)), 0)
 
 
 def _digits_of(report: Report) -> Digits:
     lines = report.lines[:MAX_LINES]
-    expected = _decimals(line.expected for line in lines)
-    given = [line.given for line in lines if not isinstance(line.given, str)]
+    expected = _decimals(line["expected"] for line in lines)
+    given = [line["given"] for line in lines if not isinstance(line["given"], str)]
     whole = all(float(v).is_integer() for v in given if math.isfinite(v))
-    chosen = report.path.chosen if report.path else None
-    thresholds = [chosen] if _finite(chosen) else [line.left_at for line in lines]
+    xi = report.summary.threshold if report.path else None
+    thresholds = [xi] if _finite(xi) else [line["left_at"] for line in lines]
     return {
-        "given": 0 if whole and expected != POWERS else expected,
+        "given": 0 if whole and expected != markup.POWERS else expected,
         "expected": expected,
         "threshold": _decimals(thresholds),
     }
 
 
-def _value(value: float | str | None, decimals: int) -> str:
-    """A label as HTML: the name of its class, or a number."""
-    return html_text(value) if isinstance(value, str) else format_number(value, decimals)
-
-
 def _figures(report: Report, digits: Digits) -> str:
     """The numbers of the summary."""
-    summary, path = report.summary, report.path
+    summary = report.summary
     share = summary.n_flagged / summary.n_labelled if summary.n_labelled else 0.0
     pairs = [
         ("Rows", f"{summary.n_rows:,}"),
@@ -315,13 +293,13 @@ def _figures(report: Report, digits: Digits) -> str:
         ("Without one", f"{summary.n_unlabelled:,}"),
         ("Flagged", f"{100 * share:.1f} %"),
     ]
-    if summary.scale is not None and math.isfinite(summary.scale):
+    if _finite(summary.scale):
         # Three digits: it is an estimate.
         scale = float(f"{summary.scale:.3g}")
         pairs.append(("Noise σ̂", format_number(scale, max(_decimals([scale]) - 1, 0))))
-    if path is not None and math.isfinite(path.chosen):
-        pairs.append(("Threshold ξ", format_number(path.chosen, digits["threshold"])))
-    return definitions(pairs, "figures")
+    if report.path and _finite(summary.threshold):
+        pairs.append(("Threshold ξ", format_number(summary.threshold, digits["threshold"])))
+    return markup.definitions(pairs, "figures")
 
 
 # --- the table ------------------------------------------------------------------------------
@@ -335,114 +313,55 @@ def _json(value: object) -> str:
     return text
 
 
-def _number(value: float | None) -> float | None:
-    """Short and finite, or None: JSON knows no NaN."""
-    return float(f"{value:.7g}") if value is not None and math.isfinite(value) else None
-
-
 def _cell(value: float | str | None) -> float | str | None:
-    return plain_text(value) if isinstance(value, str) else _number(value)
+    """Short text, or a number that is short and finite, or None: JSON knows no NaN."""
+    if isinstance(value, str):
+        return plain_text(value)
+    return float(f"{value:.7g}") if _finite(value) else None
 
 
-COLUMNS = tuple(column.name for column in fields(LabelLine))
-
-
-def _record(line: LabelLine) -> list[Any]:
-    """A line in the order of `COLUMNS`."""
-    *cells, neighbours = (getattr(line, name) for name in COLUMNS)
-    record = [_cell(value) for value in cells]
-    if not isinstance(line.given, str) and _finite(line.given):
-        record[COLUMNS.index("given")] = float(line.given)  # as it was
-    record[COLUMNS.index("reason")] = plain_text(line.reason, LONGEST_SENTENCE)
-    near = neighbours[:MAX_NEIGHBOURS]
-    return [*record, [[plain_text(n.row), _cell(n.given), _number(n.similarity)] for n in near]]
-
-
-def _fitting_lines(lines: Sequence[LabelLine]) -> Sequence[LabelLine]:
-    """The worst lines, as many as the size of the page allows."""
-    used = 0
-    for k, line in enumerate(lines[:MAX_LINES]):
-        used += len(_json(_record(line)).encode())
+def _records(lines: Sequence[Line]) -> list[Line]:
+    """The worst lines as the page has them, as many as its size allows."""
+    out, used = [], 0
+    for line in lines[:MAX_LINES]:
+        record = {name: _cell(line[name]) for name in COLUMNS[:-1]}
+        if not isinstance(line["given"], str) and _finite(line["given"]):
+            record["given"] = float(line["given"])  # as it was
+        record["reason"] = plain_text(line["reason"], markup.LONGEST_SENTENCE)
+        near = [list(map(_cell, each)) for each in line["neighbours"][:MAX_NEIGHBOURS]]
+        used += len(_json([*record.values(), near]).encode())
         if used > MAX_LINES_BYTES:
-            return lines[:k]
-    return lines[:MAX_LINES]
+            break
+        out.append({**record, "neighbours": near})
+    return out
 
 
-def _table_class(kind: str, shown: Sequence[LabelLine]) -> str:
-    """The kind of labels, and the columns that hold nothing."""
-    empty = [
-        f"without-{name}"
-        for name in ("lower", "left_at")
-        if not any(_finite(getattr(line, name)) for line in shown)
-    ]
-    return " ".join([kind, *empty])
-
-
-def _static_row(rank: int, line: LabelLine, digits: Digits) -> str:
+def _static_row(rank: int, record: Line, digits: Digits) -> str:
     """A row for readers without JavaScript: the reason is open. report.js makes its own."""
-    # The numbers of the record, so that both tables round the same ones.
-    row, given, expected, lower, upper, residual, left_at, quality, *_ = _record(line)
-    interval = MISSING
-    if lower is not None and upper is not None:
-        ends = (format_number(end, digits["expected"]) for end in (lower, upper))
-        interval = " to ".join(ends)
+    both = [(record[name], digits[name]) for name in ("given", "expected")]
+    shown = [escape(v) if isinstance(v, str) else format_number(v, n) for v, n in both]
+    ends = [format_number(record[name], digits["expected"]) for name in ("lower", "upper")]
+    interval = markup.MISSING if markup.MISSING in ends else " to ".join(ends)
     cells = [
         ("rank", str(rank)),
-        ("row", escape(row)),
-        ("number label", _value(given, digits["given"])),
-        ("number label", _value(expected, digits["expected"])),
+        ("row", escape(record["row"])),
+        *(("number label", text) for text in shown),
         ("number wide interval", interval),
-        ("number wide", format_number(residual, 2, signed=True)),
-        ("number wide left-at", format_number(left_at, digits["threshold"])),
-        ("number wide", format_number(quality, 3)),
+        ("number wide", format_number(record["residual"], 2, signed=True)),
+        ("number wide left-at", format_number(record["left_at"], digits["threshold"])),
+        ("number wide", format_number(record["quality"], 3)),
     ]
-    word = html_text(line.verdict)
+    word = html_text(record["verdict"])
     verdict = f'<td class="verdict {word}"><span>{word}</span></td>'
     body = "".join(f'<td class="{name}">{text}</td>' for name, text in cells)
-    reason = f'<tr class="detail"><td colspan="9">{html_text(line.reason, 200)}</td></tr>'
+    reason = f'<tr class="detail"><td colspan="9">{html_text(record["reason"], 200)}</td></tr>'
     return f'<tr class="line">{body}{verdict}</tr>{reason}'
 
 
 # --- pictures -------------------------------------------------------------------------------
 
 
-def _sample(points: Points, drawable: Mask) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the kept and of the flagged labels to draw, each in the order of rows.
-
-    Those farthest out are always there; of the others a sample that is the same in each run.
-    """
-    rng = np.random.default_rng(0)
-
-    def thin(index: np.ndarray, most: int) -> np.ndarray:
-        if len(index) <= most:
-            return index
-        far = np.argsort(-np.abs(np.nan_to_num(points.residual[index])), kind="stable")
-        rest = rng.choice(far[most // 10 :], most - most // 10, replace=False)
-        return np.sort(index[np.concatenate([far[: most // 10], rest])])
-
-    return (
-        thin(np.flatnonzero(drawable & ~points.flagged), MAX_KEPT_MARKS),
-        thin(np.flatnonzero(drawable & points.flagged), MAX_FLAGGED_MARKS),
-    )
-
-
 LEGEND = '<ul class="legend"><li class="kept">kept</li><li class="removed">flagged</li></ul>'
-
-
-def _drawn(kept: np.ndarray, flagged: np.ndarray, points: Points, outside: int) -> str:
-    """Which of the labels the picture holds, if not all."""
-    n_flagged = int(np.sum(points.flagged))
-    n_kept = len(points.flagged) - n_flagged
-    told = ""
-    if len(kept) < n_kept:
-        told += f" {len(kept):,} of {n_kept:,} kept labels are drawn"
-        told += " and" if len(flagged) < n_flagged else "."
-    if len(flagged) < n_flagged:
-        told += f" {len(flagged):,} of {n_flagged:,} that are flagged."
-    if outside:
-        lie, them = ("lies", "it is") if outside == 1 else ("lie", "they are")
-        told += f" {outside:,} {lie} farther out; {them} drawn at the edge."
-    return told
 
 
 def _scatter(
@@ -453,78 +372,68 @@ def _scatter(
     lines: dict[str, int],
     hint: Callable[[int], str],
 ) -> tuple[str, tuple[Axis, Axis], str]:
-    """Marks, axes, and a sentence on what is not drawn."""
-    kept, flagged = _sample(points, np.isfinite(x) & np.isfinite(y))
-    others = ~points.flagged
-    x_axis, y_axis = axis_for(x, x[others]), axis_for(y, y[others], include_y)
-    drawn = np.concatenate([kept, flagged])
-    beyond = [
-        (values[drawn] < axis.low) | (values[drawn] > axis.high)
-        for values, axis in ((x, x_axis), (y, y_axis))
-    ]
-    marks = dots(x_axis.place(x[kept]), y_axis.place(y[kept]))
+    """Marks, axes, and a sentence on what is not drawn.
+
+    Those farthest out are always there; of the others a sample that is the same in each run.
+    """
+    rng, others = np.random.default_rng(0), ~points.flagged
+    drawable, marked, parts = np.isfinite(x) & np.isfinite(y), [], []
+    for mask, most, words in (
+        (others, MAX_KEPT_MARKS, "kept labels are drawn"),
+        (points.flagged, MAX_FLAGGED_MARKS, "that are flagged"),
+    ):
+        index, count = np.flatnonzero(drawable & mask), np.count_nonzero(mask)
+        if len(index) > most:
+            far = np.argsort(-np.abs(np.nan_to_num(points.residual[index])), kind="stable")
+            rest = rng.choice(far[most // 10 :], most - most // 10, replace=False)
+            index = np.sort(index[np.concatenate([far[: most // 10], rest])])
+        if len(index) < count:
+            parts.append(f"{len(index):,} of {count:,} {words}")
+        marked.append(index)
+    told = f" {' and '.join(parts)}." if parts else ""
+    axes = markup.axis_for(x, x[others]), markup.axis_for(y, y[others], include_y)
+    drawn, n_kept = np.concatenate(marked), len(marked[0])
+    pairs = [(axis, values[drawn]) for axis, values in zip(axes, (x, y), strict=True)]
+    outside = np.sum(np.any([(v < axis.low) | (v > axis.high) for axis, v in pairs], axis=0))
+    if outside:
+        lie, them = ("lies", "it is") if outside == 1 else ("lie", "they are")
+        told += f" {outside:,} {lie} farther out; {them} drawn at the edge."
+    across, up = (axis.place(v) for axis, v in pairs)
     crosses = "".join(
-        cross(a, b, lines.get(str(points.row[i])), hint(i))
-        for i, a, b in zip(
-            flagged, x_axis.place(x[flagged]), y_axis.place(y[flagged]), strict=True
+        markup.cross(a, b, lines.get(str(row)), f"Row {html_text(row, 40)}: {hint(place)}")
+        for place, row, a, b in zip(
+            marked[1].tolist(), points.row[marked[1]], across[n_kept:], up[n_kept:], strict=True
         )
     )
-    told = _drawn(kept, flagged, points, int(np.sum(beyond[0] | beyond[1])))
-    return marks + f'<g class="crosses">{crosses}</g>', (x_axis, y_axis), told
-
-
-def _plots(report: Report, n_shown: int, digits: Digits) -> str:
-    lines: dict[str, int] = {}
-    for k, line in enumerate(report.lines[:n_shown]):
-        lines.setdefault(str(line.row), k)
-    first = (
-        _fit_plot(report.points, lines, digits)
-        if report.summary.kind == "regression"
-        else _class_table(report.points)
-    )
-    plots = first + _residual_plot(report, lines)
-    return plots + (_path_plot(report.path, digits) if report.path else "")
+    marks = markup.dots(across[:n_kept], up[:n_kept])
+    return f'{marks}<g class="crosses">{crosses}</g>', axes, told
 
 
 def _fit_plot(points: Points, lines: dict[str, int], digits: Digits) -> str:
-    given, expected = (np.asarray(v, dtype=float) for v in (points.given, points.expected))
-
     def hint(i: int) -> str:
-        row = html_text(points.row[i], 40)
+        given, expected = points.given[i], points.expected[i]
         return (
-            f"Row {row}: given {format_number(given[i], digits['given'])}, "
-            f"expected {format_number(expected[i], digits['expected'])}"
+            f"given {format_number(given, digits['given'])}, "
+            f"expected {format_number(expected, digits['expected'])}"
         )
 
-    marks, axes, told = _scatter(points, given, expected, (), lines, hint)
+    marks, axes, told = _scatter(points, points.given, points.expected, (), lines, hint)
     low, high = max(axis.low for axis in axes), min(axis.high for axis in axes)
-    diagonal = ""
     if low < high:
         x1, x2 = (percent(axes[0].place(v)) for v in (low, high))
         y1, y2 = (percent(1 - axes[1].place(v)) for v in (low, high))
-        diagonal = f'<line class="guide" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>'
-    return plot(
-        "fit",
-        "Expected against given",
-        f"On the dashed line both agree.{told}",
-        ("Given", "Expected"),
-        axes,
-        diagonal + marks,
-        LEGEND,
-    )
+        marks = f'<line class="guide" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>{marks}'
+    caption, labels = f"On the dashed line both agree.{told}", ("Given", "Expected")
+    return markup.plot("fit", "Expected against given", caption, labels, axes, marks, LEGEND)
 
 
 def _residual_plot(report: Report, lines: dict[str, int]) -> str:
     points = report.points
-    residual = np.asarray(points.residual, dtype=float)
-    by_value = report.summary.kind == "regression"
-    x = np.asarray(
-        points.expected if by_value else np.arange(1, len(residual) + 1), dtype=float
-    )
+    residual, by_value = points.residual, report.summary.kind == "regression"
+    x = points.expected if by_value else np.arange(1.0, len(residual) + 1.0)
 
     def hint(i: int) -> str:
-        size = format_number(residual[i], 2, signed=True)
-        return f"Row {html_text(points.row[i], 40)}: residual {size} σ̂"
+        return f"residual {format_number(residual[i], 2, signed=True)} σ̂"
 
     xi = points.threshold if _finite(points.threshold) else None
     include = (0.0,) if xi is None else (-xi, 0.0, xi)
@@ -539,34 +448,26 @@ def _residual_plot(report: Report, lines: dict[str, int]) -> str:
             f'height="{percent(bottom - top)}"/>{band}'
         )
         caption += f" The band is the threshold, ±ξ = ±{format_number(xi, 2)} σ̂."
-    return plot(
-        "residuals",
-        "Residuals",
-        caption + told,
-        ("Expected" if by_value else "Label, in the order of the table",
-         "Leave-one-out residual, in σ̂"),
-        axes,
-        band + marks,
-        LEGEND,
-    )  # fmt: skip
+    across = "Expected" if by_value else "Label, in the order of the table"
+    labels, caption = (across, "Leave-one-out residual, in σ̂"), caption + told
+    return markup.plot("residuals", "Residuals", caption, labels, axes, band + marks, LEGEND)
 
 
-def _path_plot(path: PathSummary, digits: Digits) -> str:
-    steps = np.asarray(path.thresholds, dtype=float)
-    free = np.asarray(path.free, dtype=float)
-    usable = (steps > SMALLEST) & (steps < LARGEST)
-    steps, free = steps[usable], free[usable]
-    if not len(steps):
+def _path_plot(report: Report, digits: Digits) -> str:
+    steps, free = (np.asarray(v, dtype=float) for v in report.path or ((), ()))
+    usable = (steps > markup.SMALLEST) & (steps < markup.LARGEST)
+    if not np.any(usable):
         return ""
+    steps, free = steps[usable], free[usable]
     every = np.unique(np.linspace(0, len(steps) - 1, MAX_PATH_POINTS).round().astype(int))
     steps, free = steps[every], free[every]
-    chosen = path.chosen if SMALLEST < path.chosen < LARGEST else None
-    ends = np.array([*steps, *([] if chosen is None else [chosen])])
+    xi = report.summary.threshold
+    chosen = xi if xi is not None and markup.SMALLEST < xi < markup.LARGEST else None
+    ends = steps if chosen is None else np.append(steps, chosen)
     low, high = float(ends.min()), float(ends.max())
+    x_axis = markup.axis_for(ends, ends, (low, high))
     if high > 20 * low:
         x_axis = Axis(low / 1.1, high * 1.1, log=True)
-    else:
-        x_axis = axis_for(ends, ends, (low, high))
     y_axis = Axis(0.0, max(float(free.max()) * 1.06, 1.0))
     xs = np.round(1000 * x_axis.place(steps), 1)
     ys = np.round(1000 * (1 - y_axis.place(free)), 1)
@@ -586,22 +487,14 @@ def _path_plot(path: PathSummary, digits: Digits) -> str:
             f'text-anchor="{side}">chosen ξ = {shown}</text>'
         )
         caption += " The dashed line is the threshold of this fit."
-    return plot(
-        "path",
-        "Threshold path",
-        caption,
-        ("Threshold ξ" + (", logarithmic" if x_axis.log else ""), "Free labels"),
-        (x_axis, y_axis),
-        marks,
-    )
+    labels = "Threshold ξ" + ", logarithmic" * x_axis.log, "Free labels"
+    return markup.plot("path", "Threshold path", caption, labels, (x_axis, y_axis), marks)
 
 
 def _class_table(points: Points) -> str:
     """Given against expected classes: counts, and how many of them are flagged."""
     usable = np.isfinite(points.given) & np.isfinite(points.expected)
-    given, expected = (
-        np.asarray(v)[usable].astype(int) for v in (points.given, points.expected)
-    )
+    given, expected = (v[usable].astype(int) for v in (points.given, points.expected))
     n = len(points.classes)
     if not n:
         return ""
@@ -624,25 +517,13 @@ def _class_table(points: Points) -> str:
         + "</tr>"
         for i, name in enumerate(names)
     )
-    return f"""<figure class="fit" aria-labelledby="fit-title">
-<h2 id="fit-title">Expected against given</h2>
-<div class="scroll" tabindex="0" role="region" aria-labelledby="fit-title">
-<table class="classes"><thead><tr><th scope="col">Given ↓ expected →</th>{heads}</tr></thead>
-<tbody>{rows}</tbody></table></div>
-<figcaption>Labels by the class given and the class expected; the stronger the shade, the larger
-the share of the row. <span class="mark">✕</span> counts those that are
-flagged.</figcaption>
-</figure>
-"""
+    return Template(markup.resource("classes.html")).substitute(heads=heads, rows=rows)
 
 
 def _class_cell(counts: np.ndarray, flagged: np.ndarray, i: int, j: int) -> str:
-    heat = math.ceil(5 * counts[j] / max(int(counts.sum()), 1))
-    same = " same" if i == j else ""
+    heat, same = math.ceil(5 * counts[j] / max(int(counts.sum()), 1)), " same" * (i == j)
     doubt = (
         f' <span class="mark"><span aria-hidden="true">✕</span>'
         f'<span class="unseen">flagged: </span>{flagged[j]:,}</span>'
-        if flagged[j]
-        else ""
     )
-    return f'<td class="heat-{heat}{same}">{counts[j]:,}{doubt}</td>'
+    return f'<td class="heat-{heat}{same}">{counts[j]:,}{doubt * bool(flagged[j])}</td>'
