@@ -82,8 +82,6 @@ def test_solutions_and_diagonals(name, n, rng):
             np.testing.assert_allclose(image, Q @ v[:, column], atol=1e-8)
             assert b == 0.0
         left = Q[np.ix_(N, N)] - Q[np.ix_(N, F)] @ np.linalg.solve(A, Q[np.ix_(F, N)])
-        between = factor.schur_complement(border=False)
-        np.testing.assert_allclose(between, left + np.diag(mu[N]), atol=1e-8)
         inverse, schur = factor.diagonals(border=False)
         np.testing.assert_allclose(inverse[F], np.diag(np.linalg.inv(A)), atol=1e-8)
         np.testing.assert_allclose(schur[N], np.diag(left), atol=1e-8)
@@ -161,8 +159,6 @@ def test_the_border_of_ones(name, n, rng):
         assert b == pytest.approx(solution[-1], abs=1e-8)
         reach = np.vstack([Q[np.ix_(F, N)], np.ones((1, len(N)))])
         left = Q[np.ix_(N, N)] - reach.T @ np.linalg.solve(A, reach)
-        between = factor.schur_complement(border=True)
-        np.testing.assert_allclose(between, left + np.diag(mu[N]), atol=1e-8)
         inverse, schur = factor.diagonals(border=True)
         np.testing.assert_allclose(inverse[F], np.diag(np.linalg.inv(A))[:-1], atol=1e-8)
         np.testing.assert_allclose(schur[N], np.diag(left), atol=1e-8)

@@ -501,19 +501,6 @@ class FeatureFactor:
         inverse = self.weight * (1.0 - self.weight * variance)
         return inverse, np.where(self.free, 0.0, variance)
 
-    def schur_complement(self, *, border: bool) -> Matrix:
-        others = np.flatnonzero(~self.free)
-        if len(others) == 0:
-            return np.empty((0, 0))
-        psi = self.gram.features_at(others)
-        half = linalg.solve_lower(self.lower, psi.T)
-        out = half.T @ half + np.diag(self.mu[others])
-        if not border:
-            return out
-        to_ones, left = self._ones
-        missed = 1.0 - psi @ to_ones
-        return out + np.outer(missed, missed / left)
-
     def without_groups(
         self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
     ) -> tuple[Vector, Vector]:
