@@ -127,7 +127,6 @@ class DenseGram:
         self.diagonal = np.diagonal(matrix).copy()
         self.missing = np.zeros(len(matrix))
         self.kept: dict[tuple[str, bytes], Source] | None = {} if keep_sources else None
-        self.last_mean: tuple[Vector, float] | None = None
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -140,11 +139,6 @@ class DenseGram:
         if precise:
             return linalg.wide_product(self.matrix, v.astype(np.longdouble)).astype(np.float64)
         return linalg.multiply_symmetric(self.matrix, v)
-
-    def mean(self, share: Vector) -> float:
-        if self.last_mean is None or not np.array_equal(self.last_mean[0], share):
-            self.last_mean = share, float(share @ self.matvec(share))
-        return self.last_mean[1]
 
     def magnitude(self, v: Vector) -> Vector:
         if self.nonnegative:

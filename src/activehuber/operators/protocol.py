@@ -83,9 +83,6 @@ class Gram(Protocol):
     def magnitude(self, v: Vector) -> Vector:
         """|Q||v| or a little more: the yardstick of rounding in `matvec`."""
 
-    def mean(self, share: Vector) -> float:
-        """shareᵀ Q share, the mean of Q for shares that sum to one."""
-
     def subset(self, rows: np.ndarray) -> Gram: ...
 
     def shared(self) -> Gram:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from activehuber._typing import Matrix, Vector
+from activehuber._typing import Mask, Matrix, Vector
 from activehuber.loss import huber
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.problem.problem import EPSILON, Problem
@@ -440,9 +440,8 @@ def _time(slack: Vector, rate: Vector, threshold: float, *, least_rate: float) -
 # --- the path ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Trail:
-    """The path of the reduced problem.
+    """The path of the reduced problem: the breakpoints met so far, K of them.
 
     Attributes
     ----------
@@ -453,25 +452,16 @@ class Trail:
         the features of Q are centred.
     states : ndarray of shape (K, l), int8
     n_events : int
+        How many labels changed at them.
     complete : bool
     """
 
-    thresholds: Vector
-    v: Matrix
-    level: Vector
-    states: np.ndarray
-    n_events: int
-    complete: bool
-
-
-class _Record:
-    """The breakpoints met so far, and how many labels changed at them."""
-
     def __init__(self, bytes_each: float) -> None:
-        self.bytes_each, self.n_events = bytes_each, 0
+        self.bytes_each, self.n_events, self.complete = bytes_each, 0, False
         self.points: list[tuple[float, Vector, float, np.ndarray]] = []
 
     def add(self, walk: _Walk) -> None:
+        """Take down where a walk is."""
         if (len(self.points) + 1) * self.bytes_each > MOST_BYTES:
             raise ValueError(
                 f"the path has more than {len(self.points)} breakpoints, too many to hold; "
@@ -482,16 +472,14 @@ class _Record:
         level = walk.intercept + float(np.mean(walk.fitted))
         self.points.append((walk.threshold, walk.v, level, walk.side.copy()))
 
-    def trail(self, problem: Problem, *, complete: bool) -> Trail:
-        """All of them, on all labels of the problem."""
-        thresholds, v, level, side = zip(*self.points, strict=True)
-        shape = (len(thresholds), len(problem.y))
-        all_v, states = np.zeros(shape), np.full(shape, NO_LABEL, dtype=np.int8)
-        all_v[:, problem.active] = np.array(v)
-        states[:, problem.active] = np.array(side)
-        return Trail(
-            np.array(thresholds), all_v, np.array(level), states, self.n_events, complete
-        )
+    def finish(self, active: Mask, *, complete: bool) -> Trail:
+        """Put all of them side by side, on all labels of the problem."""
+        thresholds, v, level, side = map(np.array, zip(*self.points, strict=True))
+        self.thresholds, self.level, self.complete = thresholds, level, complete
+        shape = (len(thresholds), len(active))
+        self.v, self.states = np.zeros(shape), np.full(shape, NO_LABEL, dtype=np.int8)
+        self.v[:, active], self.states[:, active] = v, side
+        return self
 
 
 def follow(
@@ -512,7 +500,7 @@ def follow(
     bytes_each : float
         What a breakpoint will take in memory, to stop in time.
     """
-    walk, record = _Walk(_restricted(problem)), _Record(bytes_each)
+    walk, trail = _Walk(_restricted(problem)), Trail(bytes_each)
     end = DEFAULT_END * walk.threshold if min_threshold is None else float(min_threshold)
     most = np.inf if max_events is None else max_events
     # Residuals that are nothing but rounding have no pattern.
@@ -528,21 +516,21 @@ def follow(
         if event.rows and event.step <= NO_STEP * walk.threshold:
             walk.change(event.rows)
             if walk.is_stuck:
-                record.add(walk)
+                trail.add(walk)
                 walk.hop_down(end)
             continue
 
         # 3. down to the next event
-        record.add(walk)
+        trail.add(walk)
         there = walk.threshold - event.step
         stop = max(end, LONGEST_SEGMENT * walk.threshold)
         arrived = walk.advance(direction, max(there, stop))
-        if record.n_events >= most:
+        if trail.n_events >= most:
             break
         if there > stop and arrived:
             walk.change(event.rows)
-    record.add(walk)
-    return record.trail(problem, complete=walk.threshold <= end)
+    trail.add(walk)
+    return trail.finish(problem.active, complete=walk.threshold <= end)
 
 
 def _restricted(problem: Problem) -> Problem:
