@@ -6,6 +6,7 @@
 Everything here is pointwise in the residual and knows no features.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
 import numpy as np
@@ -49,43 +50,17 @@ def root_of_increasing(
         Absolute values up to this one are rounding, that is zero.
     """
     points = np.sort(breakpoints)
-    low, high = 0, len(points) - 1
-    below, above = derivative(points[low]), derivative(points[high])
-    if below > zero or low == high:
-        return float(points[low])
-    if above < -zero:
-        return float(points[high])
-    while high - low > 1:
-        middle = (low + high) // 2
-        slope = derivative(points[middle])
-        if abs(slope) <= zero:
-            return _plateau_middle(derivative, points, middle, zero)
-        if slope < 0.0:
-            low, below = middle, slope
-        else:
-            high, above = middle, slope
-    if abs(below) <= zero and abs(above) <= zero:
-        return 0.5 * float(points[low] + points[high])
-    share = min(1.0, max(0.0, -below / (above - below)))
-    return float(points[low] + share * (points[high] - points[low]))
-
-
-def _plateau_middle(
-    derivative: Callable[[float], float], points: Vector, index: int, zero: float
-) -> float:
-    """Middle of the run of breakpoints around `index` where the function is zero."""
-
-    def outermost(inside: int, outside: int) -> int:
-        while abs(outside - inside) > 1:
-            middle = (inside + outside) // 2
-            if abs(derivative(points[middle])) <= zero:
-                inside = middle
-            else:
-                outside = middle
-        return inside
-
-    first, last = outermost(index, -1), outermost(index, len(points))
-    return 0.5 * float(points[first] + points[last])
+    first = bisect_left(points, -zero, key=derivative)
+    if first == len(points):
+        return float(points[-1])
+    after = bisect_right(points, zero, lo=first, key=derivative)
+    if after > first:
+        return 0.5 * float(points[first] + points[after - 1])
+    if first == 0:
+        return float(points[0])
+    left, right = float(points[first - 1]), float(points[first])
+    below, above = derivative(left), derivative(right)
+    return left + min(1.0, max(0.0, -below / (above - below))) * (right - left)
 
 
 def location(values: Vector, weights: Vector, threshold: float) -> float:
