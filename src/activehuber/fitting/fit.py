@@ -113,7 +113,7 @@ def _fit(target: Target) -> tuple[Fitted, list[Complaint]]:
         least_squares=trace.least_squares,
         minimiser=trace.minimiser,
     )
-    complaints = complaints_of(task.settings, trace, fit, target)
+    complaints = list(complaints_of(task.settings, trace, fit, target))
     known = evidence = None
     if trace.judged is not None:
         known = Verdict.of(trace.judged, trace.problem.active, target.trusted)

@@ -134,6 +134,11 @@ class Given:
         return X
 
 
+def of_view(X: Matrix, columns: np.ndarray | None) -> Matrix:
+    """Some columns of X, C-ordered; None: all, as they are."""
+    return X if columns is None else np.ascontiguousarray(X[:, columns])
+
+
 @dataclass(frozen=True)
 class Basis:
     """The functions of all views side by side, p in all.
@@ -164,10 +169,8 @@ class Basis:
 
     def __call__(self, X: Matrix) -> Matrix:
         """κ at every row, shape (n, p); not to be written into."""
-        parts = []
-        for columns, function in zip(self.columns, self.functions, strict=True):
-            own = X if columns is None else np.ascontiguousarray(X[:, columns])
-            parts.append(function(own))
+        pairs = zip(self.columns, self.functions, strict=True)
+        parts = [function(of_view(X, columns)) for columns, function in pairs]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def whitened(self, raw: Matrix) -> list[Matrix]:

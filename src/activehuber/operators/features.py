@@ -28,7 +28,7 @@ from activehuber.data.rows import (
     automatic_block_size,
     few_blas_threads,
 )
-from activehuber.kernels.feature_maps import Basis, Given, Landmarks
+from activehuber.kernels.feature_maps import Basis, Given, Landmarks, of_view
 from activehuber.numerics import linalg
 from activehuber.operators.protocol import Gram, Solved, Source
 
@@ -181,7 +181,7 @@ def prior_diagonal(X: Matrix, features: FeatureMap) -> tuple[np.ndarray, Sums]:
     for c, columns, function in zip(
         features.weights, basis.columns, basis.functions, strict=True
     ):
-        own = X if columns is None else X[:, columns]
+        own = of_view(X, columns)
         if isinstance(function, Landmarks):
             prior += c**2 * function.kernel.diagonal(own)
         else:
