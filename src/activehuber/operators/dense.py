@@ -48,21 +48,9 @@ def submatrix(matrix: Matrix, rows: np.ndarray, columns: np.ndarray) -> Matrix:
     return out
 
 
-def upper_submatrix(matrix: Matrix, rows: np.ndarray) -> Matrix:
-    """matrix[rows][:, rows], only the upper triangle filled: what Cholesky reads."""
-    if len(rows) == len(matrix):
-        return matrix.copy()
-    out = np.empty((len(rows), len(rows)))
-    for start in range(0, len(rows), GATHER):
-        part, first = slice(start, start + GATHER), rows[start]
-        block = matrix[:, first:][rows[part]]
-        out[part, start:] = np.take(block, rows[start:] - first, axis=1, mode="clip")
-    return out
-
-
 def shifted_block(matrix: Matrix, mu: Vector, rows: np.ndarray) -> Matrix:
-    """A fresh copy of A = Q + diag(μ) on the given rows, upper triangle only."""
-    block = upper_submatrix(matrix, rows)
+    """A fresh copy of A = Q + diag(μ) on the given rows."""
+    block = submatrix(matrix, rows, rows)
     block.flat[:: len(rows) + 1] += mu[rows]
     return block
 
@@ -372,7 +360,7 @@ class _HeadTailFactor(_DenseFactor):
         on_tail = free[source.tail]
         self.keep, self.rest = np.flatnonzero(on_tail), np.flatnonzero(~on_tail)
         self.missing = np.flatnonzero(~free[source.head])
-        self.lower = linalg.cholesky_in_place(upper_submatrix(source.schur, self.keep))
+        self.lower = linalg.cholesky_in_place(submatrix(source.schur, self.keep, self.keep))
         if len(self.missing):
             self.units, self.images = source.hold(self.missing)
             half = linalg.solve_lower(self.lower, self.images[self.keep])
@@ -445,7 +433,6 @@ class Inverse:
         self.inverse = linalg.inverse_in_place(
             linalg.cholesky_in_place(shifted_block(gram.matrix, mu, every))
         )
-        self.last: tuple[Vector, Vector] | None = None
         if border:
             sums = linalg.multiply_symmetric(self.inverse, np.ones(len(gram)))
             self.total = float(sums.sum())
@@ -458,12 +445,6 @@ class Inverse:
             return Direct(self.gram, self.mu, free)
         return _InverseFactor(self, free)
 
-    def product(self, targets: Vector) -> Vector:
-        """P targets; the last one is kept, since one target meets many patterns."""
-        if self.last is None or not np.array_equal(self.last[0], targets):
-            self.last = targets.copy(), linalg.multiply_symmetric(self.inverse, targets)
-        return self.last[1]
-
 
 class _InverseFactor:
     """v = P z with z = target + E_N t and t such that v_N = `fixed`; then Av = z.
@@ -475,12 +456,15 @@ class _InverseFactor:
     def __init__(self, source: Inverse, free: Mask) -> None:
         self.source, self.gram, self.mu, self.free = source, source.gram, source.mu, free
         self.others = np.flatnonzero(~free)
-        self.lower = linalg.cholesky_in_place(upper_submatrix(source.inverse, self.others))
+        self.lower = linalg.cholesky_in_place(
+            submatrix(source.inverse, self.others, self.others)
+        )
 
     def solve(self, targets: Vector, fixed: Vector, total: float | None) -> Solved:
         source = self.source
         offset = 0.0 if total is None else source.unit * total
-        v, z = source.product(targets) + offset, targets.copy()
+        v = linalg.multiply_symmetric(source.inverse, targets) + offset
+        z = targets.copy()
         if len(self.others):
             t = linalg.solve_cholesky(self.lower, (fixed - v)[self.others])
             v += self._spread(t)
