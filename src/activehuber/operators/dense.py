@@ -55,48 +55,6 @@ def shifted_block(matrix: Matrix, mu: Vector, rows: np.ndarray) -> Matrix:
     return block
 
 
-def without_groups(
-    free: Mask,
-    v: Vector,
-    parts: Sequence[np.ndarray],
-    blocks: Callable[[np.ndarray, np.ndarray], tuple[Matrix, Matrix, Matrix]],
-    rounding: float,
-) -> tuple[Vector, Vector]:
-    """M_G v_G and diag M_G; see `protocol`.
-
-    With B the free rows of a group, R its others, P the inverse of A on all free rows, S the
-    Schur complement, W = A_FF⁻¹ Q_FR, and all of them bordered,
-
-        M_BB = P_BB⁻¹ ,   M_BR = M_BB W_B ,   M_RR = S_RR + W_Bᵀ M_BB W_B .
-
-    Parameters
-    ----------
-    blocks : callable
-        P_BB, W_B and S_RR of B and R; the first may be overwritten.
-    rounding : float
-        The error of P. Of copies at a small μ it is larger than what P_BB says.
-    """
-    pulls, sizes = np.zeros_like(v), np.zeros_like(v)
-    for part in parts:
-        inner, outer = part[free[part]], part[~free[part]]
-        P, W, S = blocks(inner, outer)
-        if len(inner):
-            try:
-                lower = linalg.cholesky_in_place(P)
-            except linalg.BreakdownError:
-                lower = np.zeros((1, 1))
-            if np.min(np.diagonal(lower)) ** 2 < LOST * rounding:
-                pulls[part] = sizes[part] = np.nan
-                continue
-            P = linalg.inverse_in_place(lower)
-        M = P
-        pulls[inner] = M @ (v[inner] + W @ v[outer])
-        sizes[inner] = np.diagonal(M)
-        pulls[outer] = S @ v[outer] + W.T @ pulls[inner]
-        sizes[outer] = np.diagonal(S) + np.einsum("ij,ij->j", W, M @ W)
-    return pulls, sizes
-
-
 # --- Q as a matrix ----------------------------------------------------------------------
 
 
@@ -240,25 +198,8 @@ class _DenseFactor(ABC):
     def without_groups(
         self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
     ) -> tuple[Vector, Vector]:
-        direct = self.direct
-        rows, lower = direct.rows, direct.lower
-        inverse, Q = linalg.inverse_in_place(lower.copy(order="F")), self.gram.matrix
-        u, image = self.to_ones if border else (np.zeros_like(v), np.zeros_like(v))
-        total = float(u.sum()) if border else 1.0
-        place = np.cumsum(self.free) - 1
-
-        def blocks(inner: np.ndarray, outer: np.ndarray) -> tuple[Matrix, Matrix, Matrix]:
-            at = place[inner]
-            P = inverse[np.ix_(at, at)] - np.outer(u[inner], u[inner] / total)
-            half = linalg.solve_lower(lower, submatrix(Q, outer, rows).T)
-            S = submatrix(Q, outer, outer) + np.diag(self.mu[outer]) - half.T @ half
-            W = linalg.solve_lower(lower, half, transposed=True)[at]
-            if border:
-                missed = (1.0 - image[outer]) / total
-                W, S = W + np.outer(u[inner], missed), S + np.outer(total * missed, missed)
-            return P, W, S
-
-        return without_groups(self.free, v, parts, blocks, self.gram.rounding(self.mu))
+        source = Inverse(self.gram, self.mu, border=border)
+        return _InverseFactor(source, self.free).without_groups(parts, v, border=border)
 
     @property
     def direct(self) -> Direct:
@@ -496,17 +437,39 @@ class _InverseFactor:
     def without_groups(
         self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
     ) -> tuple[Vector, Vector]:
-        inverse, others = self.source.inverse, self.others
-        schur = linalg.inverse_in_place(self.lower.copy(order="F"))
-        place = np.cumsum(~self.free) - 1
+        """See `protocol`.
 
-        def blocks(inner: np.ndarray, outer: np.ndarray) -> tuple[Matrix, Matrix, Matrix]:
+        With B the free rows of a group, R its others, P the inverse of A on all free rows, S
+        the Schur complement, W = A_FF⁻¹ Q_FR, and all of them bordered,
+
+            M_BB = P_BB⁻¹ ,   M_BR = M_BB W_B ,   M_RR = S_RR + W_Bᵀ M_BB W_B .
+        """
+        del border  # it is part of the inverse
+        inverse, others, place = self.source.inverse, self.others, np.cumsum(~self.free) - 1
+        schur = linalg.inverse_in_place(self.lower.copy(order="F"))
+        pulls, sizes = np.zeros_like(v), np.zeros_like(v)
+        # The error of the inverse is larger, at a small μ, than what P_BB says.
+        least = LOST * self.gram.rounding(self.mu)
+        for part in parts:
+            inner, outer = part[self.free[part]], part[~self.free[part]]
             known = submatrix(inverse, inner, others)
             half = linalg.solve_lower(self.lower, known.T)
-            P = submatrix(inverse, inner, inner) - half.T @ half
-            return P, -known @ schur[:, place[outer]], submatrix(schur, *2 * [place[outer]])
-
-        return without_groups(self.free, v, parts, blocks, self.gram.rounding(self.mu))
+            M = submatrix(inverse, inner, inner) - half.T @ half
+            if len(inner):
+                try:
+                    lower = linalg.cholesky_in_place(M)
+                except linalg.BreakdownError:
+                    lower = np.zeros((1, 1))
+                if np.min(np.diagonal(lower)) ** 2 < least:
+                    pulls[part] = sizes[part] = np.nan
+                    continue
+                M = linalg.inverse_in_place(lower)
+            W, S = -known @ schur[:, place[outer]], submatrix(schur, *2 * [place[outer]])
+            pulls[inner] = M @ (v[inner] + W @ v[outer])
+            sizes[inner] = np.diagonal(M)
+            pulls[outer] = S @ v[outer] + W.T @ pulls[inner]
+            sizes[outer] = np.diagonal(S) + np.einsum("ij,ij->j", W, M @ W)
+        return pulls, sizes
 
 
 class Shifted:
