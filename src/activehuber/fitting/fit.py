@@ -195,16 +195,10 @@ def _problem_again(target: Target, fitted: Fitted) -> tuple[Problem, Solution]:
     factor = source.factor(free) if np.any(free) else None
     v = np.where(problem.active, np.clip(residuals, -threshold, threshold), 0.0)
     intercept = fitted.intercept / unit - target.centre
-    solution = Solution(
-        v=v / problem.mu,
-        fitted=problem.y - intercept - residuals,
-        intercept=intercept,
-        free=free,
-        n_iter=1,
-        status=Status.CONVERGED,
-        factor=factor,
+    values = problem.y - intercept - residuals
+    return problem, Solution(
+        v / problem.mu, values, intercept, free, 1, Status.CONVERGED, factor
     )
-    return problem, solution
 
 
 def reduced_gram(settings: Settings, data: Data) -> Matrix:

@@ -164,7 +164,8 @@ class Target:
         """Leave-one-out residuals and their scales; the verdict on the labels if not known."""
         loo = leave_one_out(problem, solution, residuals, problem.mu, threshold)
         if known is None:
-            judged = judge_fit(problem, loo, self.trusted, self.settings.label_rule)
+            rule = self.settings.rule.with_removal(self.settings.removal)
+            judged = judge_fit(problem, loo, self.trusted, rule)
             known = Verdict.of(judged, problem.active, self.trusted)
         ridge = unit_ridge(problem)
         left_open, noise = (loo.variance + loo.missing) / ridge, loo.ridge / ridge

@@ -128,13 +128,10 @@ class DenseGram:
         Unlike a Cholesky solve they are not backward stable: the error of Qv grows with the
         square of the condition number, which n·max Q_ii/min μ bounds.
         """
-        return self._condition(mu) <= WELL_CONDITIONED
+        return self.condition(mu) <= WELL_CONDITIONED
 
-    def rounding(self, mu: Vector) -> float:
-        """A bound on the error of A⁻¹, which is no larger than 1/min μ."""
-        return float(np.finfo(np.float64).eps * self._condition(mu) / np.min(mu))
-
-    def _condition(self, mu: Vector) -> float:
+    def condition(self, mu: Vector) -> float:
+        """A bound on the condition number of A."""
         return len(self.diagonal) * float(np.max(self.diagonal)) / float(np.min(mu))
 
 
@@ -449,7 +446,7 @@ class _InverseFactor:
         schur = linalg.inverse_in_place(self.lower.copy(order="F"))
         pulls, sizes = np.zeros_like(v), np.zeros_like(v)
         # The error of the inverse is larger, at a small μ, than what P_BB says.
-        least = LOST * self.gram.rounding(self.mu)
+        least = LOST * np.finfo(float).eps * self.gram.condition(self.mu) / np.min(self.mu)
         for part in parts:
             inner, outer = part[self.free[part]], part[~self.free[part]]
             known = submatrix(inverse, inner, others)

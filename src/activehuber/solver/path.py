@@ -602,15 +602,8 @@ def _expand(
     error = np.max(np.where(free, np.abs(excess), 0.0), axis=1)
     source = problem.gram.source(problem.mu)
     for k in np.flatnonzero(error > LARGE_EXPANSION_ERROR * trail.thresholds[part]):
-        solution = Solution(
-            v=trail.v[part][k],
-            fitted=fitted[k],
-            intercept=float(b[k]),
-            free=free[k],
-            n_iter=0,
-            status=Status.CONVERGED,
-            factor=source.factor(free[k]),
-        )
+        v, factor = trail.v[part][k], source.factor(free[k])
+        solution = Solution(v, fitted[k], float(b[k]), free[k], 0, Status.CONVERGED, factor)
         fit = recover(reduction, problem, solution, float(trail.thresholds[part][k]), centre)
         w[k], b[k] = fit.coefficients, fit.intercept
         values[k] = _values(reduction, w[k : k + 1])[0]
