@@ -161,11 +161,8 @@ class Basis:
     @property
     def places(self) -> list[slice]:
         """Which of the p functions belong to each view."""
-        ends = np.cumsum([each.width for each in self.functions])
-        return [
-            slice(int(end) - f.width, int(end))
-            for end, f in zip(ends, self.functions, strict=True)
-        ]
+        edges = np.cumsum([0, *(each.width for each in self.functions)]).tolist()
+        return [slice(*ends) for ends in itertools.pairwise(edges)]
 
     def __call__(self, X: Matrix) -> Matrix:
         """κ at every row, shape (n, p); not to be written into."""

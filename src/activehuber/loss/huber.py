@@ -8,6 +8,7 @@ Everything here is pointwise in the residual and knows no features.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -49,18 +50,21 @@ def root_of_increasing(
     zero : float
         Absolute values up to this one are rounding, that is zero.
     """
-    points = np.sort(breakpoints)
-    first = bisect_left(points, -zero, key=derivative)
-    if first == len(points):
-        return float(points[-1])
-    after = bisect_right(points, zero, lo=first, key=derivative)
-    if after > first:
-        return 0.5 * float(points[first] + points[after - 1])
-    if first == 0:
-        return float(points[0])
-    left, right = float(points[first - 1]), float(points[first])
-    below, above = derivative(left), derivative(right)
-    return left + min(1.0, max(0.0, -below / (above - below))) * (right - left)
+    points, at = np.sort(breakpoints).tolist(), cache(derivative)
+    last = len(points) - 1
+    if at(points[0]) > zero or last == 0:
+        return points[0]
+    if at(points[last]) < -zero:
+        return points[last]
+    high = bisect_left(points, -zero, lo=1, hi=last, key=at)
+    low = high - 1
+    below, above = at(points[low]), at(points[high])
+    if abs(above) <= zero and (high < last or below >= -zero):
+        first = low if below >= -zero else high
+        after = bisect_right(points, zero, lo=high, key=at)
+        return 0.5 * (points[first] + points[after - 1])
+    share = min(1.0, max(0.0, -below / (above - below)))
+    return points[low] + share * (points[high] - points[low])
 
 
 def location(values: Vector, weights: Vector, threshold: float) -> float:

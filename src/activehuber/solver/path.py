@@ -20,6 +20,7 @@ of either sign. Its ends are lines too, and the path has a breakpoint where the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -189,12 +190,8 @@ class _Direction:
     excess: Vector
 
 
-@dataclass(frozen=True)
-class _Event:
-    """How far down the next change is, and which labels change: none for a kink of b."""
-
-    step: float
-    rows: tuple[int, ...]
+# How far down the next change is, and which labels change: none for a kink of b.
+_Event: TypeAlias = tuple[float, tuple[int, ...]]
 
 
 class _Walk:
@@ -280,9 +277,9 @@ class _Walk:
         times = np.where(free, np.minimum(up, down), back)
         met = np.flatnonzero(times <= NO_STEP * xi)
         if len(met):
-            return _Event(0.0, (int(met[0]),))
+            return 0.0, (int(met[0]),)
         row = int(np.argmin(times))
-        return _Event(float(times[row]), (row,))
+        return float(times[row]), (row,)
 
     def _look_on_plateau(self) -> tuple[_Direction, _Event]:
         """The same without free labels: b is the middle of max_− z and min_+ z.
@@ -303,8 +300,8 @@ class _Walk:
         meet = -(low.value + high.value) / closing if closing > NO_RATE else np.inf
         kink = min(low.next_kink, high.next_kink)
         if meet <= kink:
-            return direction, _Event(max(0.0, meet), (low.row, high.row))
-        return direction, _Event(max(kink, TIE * self.threshold), ())
+            return direction, (max(0.0, meet), (low.row, high.row))
+        return direction, (max(kink, TIE * self.threshold), ())
 
     def advance(self, direction: _Direction, threshold: float) -> bool:
         """Go down to a threshold, and put right what rounding does.
@@ -510,11 +507,11 @@ def follow(
         if not walk.threshold > end:
             break
         # 1. where to from here?
-        direction, event = walk.look()
+        direction, (step, rows) = walk.look()
 
         # 2. nowhere before these labels have changed
-        if event.rows and event.step <= NO_STEP * walk.threshold:
-            walk.change(event.rows)
+        if rows and step <= NO_STEP * walk.threshold:
+            walk.change(rows)
             if walk.is_stuck:
                 trail.add(walk)
                 walk.hop_down(end)
@@ -522,13 +519,13 @@ def follow(
 
         # 3. down to the next event
         trail.add(walk)
-        there = walk.threshold - event.step
+        there = walk.threshold - step
         stop = max(end, LONGEST_SEGMENT * walk.threshold)
         arrived = walk.advance(direction, max(there, stop))
         if trail.n_events >= most:
             break
         if there > stop and arrived:
-            walk.change(event.rows)
+            walk.change(rows)
     trail.add(walk)
     return trail.finish(problem.active, complete=walk.threshold <= end)
 

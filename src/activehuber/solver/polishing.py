@@ -88,7 +88,9 @@ def recover(
 def refined(state: State) -> State:
     """Corrected as long as that helps."""
     for _ in range(ROUNDS):
-        better: State = state if state.is_settled else state.corrected()
+        if state.is_settled:
+            break
+        better: State = state.corrected()
         if not better.error < state.error:
             break
         last, state = state, better
