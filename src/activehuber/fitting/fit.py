@@ -74,10 +74,9 @@ def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
     Rows are put in an order of their own where that is possible: rounding, which follows the
     order of sums, then says the same of the same rows however they are shuffled.
     """
-    order = None
+    by_value = settings.knows_rows_by_value(with_graph=settings.manifold > 0.0)
     # A Gram matrix is not copied for that: it may be as large as memory allows.
-    if settings.knows_rows_by_value(with_graph=settings.manifold > 0.0):
-        order = None if settings.precomputed else data.order()
+    order = data.order() if by_value and not settings.precomputed else None
     task = Task(settings, data if order is None else data.take(order))
     results = [_fit_certified(task, index) for index in range(data.y.shape[1])]
     for _, complaints in results:

@@ -229,11 +229,10 @@ class _Plain(Smoother):
             matrix = part.operator.matrix
             if matrix is None:
                 assert part.features is not None
-                out.append(linalg.cross_product(np.ascontiguousarray(part.features[labelled])))
-            elif len(labelled) == len(matrix):
-                out.append(matrix)
-            else:
-                out.append(submatrix(matrix, labelled, labelled))
+                matrix = linalg.cross_product(np.ascontiguousarray(part.features[labelled]))
+            elif len(labelled) < len(matrix):
+                matrix = submatrix(matrix, labelled, labelled)
+            out.append(matrix)
         return out
 
 

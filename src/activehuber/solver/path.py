@@ -127,14 +127,8 @@ class ThresholdPath:
 
     def times(self, unit: float) -> ThresholdPath:
         """The same with labels measured in units of 1/`unit`."""
-        return replace(
-            self,
-            thresholds=unit * self.thresholds,
-            dual_coef=unit * self.dual_coef,
-            intercept=unit * self.intercept,
-            fitted=unit * self.fitted,
-            y=unit * self.y,
-        )
+        names = ("thresholds", "dual_coef", "intercept", "fitted", "y")
+        return replace(self, **{name: unit * getattr(self, name) for name in names})
 
     def at(self, threshold: float) -> tuple[Matrix, float]:
         """The minimiser at any threshold from the last breakpoint on.
