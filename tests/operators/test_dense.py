@@ -112,6 +112,17 @@ def test_what_is_left_without_groups(name, border, n, rng):
         assert np.all(pulls[rest] == 0.0) and np.all(sizes[rest] == 0.0)
 
 
+def test_groups_are_lost_where_rows_that_are_not_free_leave_no_inverse(rng):
+    Q = np.eye(6)
+    Q[4:, 4:] = 1.0
+    Q[4, 5] = Q[5, 4] = 2.0  # indefinite, among bound rows alone
+    mu, free = np.full(6, 1e-3), np.arange(6) < 4
+    factor = DenseGram(Q).direct_source(mu).factor(free)
+    pulls, sizes = factor.without_groups([np.array([0, 1]), np.array([2])], mu, border=False)
+    assert np.all(np.isnan(pulls[:3])) and np.all(np.isnan(sizes[:3]))
+    assert np.all(pulls[3:] == 0.0) and np.all(sizes[3:] == 0.0)
+
+
 def test_pivoted_cholesky_finds_the_rank(rng):
     Z = rng.normal(size=(50, 6))
     K = (Z @ Z.T + 1) ** 2

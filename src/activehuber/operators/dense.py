@@ -195,8 +195,14 @@ class _DenseFactor(ABC):
     def without_groups(
         self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
     ) -> tuple[Vector, Vector]:
-        source = Inverse(self.gram, self.mu, border=border)
-        return _InverseFactor(source, self.free).without_groups(parts, v, border=border)
+        try:
+            factor = _InverseFactor(Inverse(self.gram, self.mu, border=border), self.free)
+        except linalg.BreakdownError:  # of rows that are not free: A_FF has a factor
+            lost = np.zeros_like(v)
+            for part in parts:
+                lost[part] = np.nan
+            return lost, lost
+        return factor.without_groups(parts, v, border=border)
 
     @property
     def direct(self) -> Direct:
