@@ -24,7 +24,7 @@ from sklearn.datasets import make_moons, make_swiss_roll
 from activehuber import HLRegressor, View, graphs
 from activehuber.kernels.kernel import Kernel
 from activehuber.operators.dense import DenseGram
-from activehuber.problem.reduction import expand_views
+from activehuber.problem.reduction import Expansion
 from activehuber.problem.smoothing import ExpandedView, build_part
 from benchmarks.protocol import semi_supervised_split, summary
 
@@ -67,7 +67,7 @@ def evidence(
 ) -> float:
     """Log evidence of the labels, up to a constant, for the bent kernel Q."""
     labelled = np.flatnonzero(~np.isnan(y))
-    expansion = expand_views(parts, alpha=alpha, manifold=manifold, agreement=agreement)
+    expansion = Expansion(parts, alpha=alpha, manifold=manifold, agreement=agreement)
     weights = np.full(len(parts), 1.0 / len(parts))
     gram = expansion.reduce(labelled, weights, False).gram
     n = len(labelled)

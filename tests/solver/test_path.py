@@ -427,7 +427,7 @@ def test_directions_are_the_derivative_of_the_path():
     for intercept in (True, False):
         problem = reduced(6, intercept=intercept)
         walk = walk_to(problem, 0.4)
-        direction, event = walk.look()
+        direction, (step, rows) = walk.look()
         free = walk.side == 0
         (v, b), (w, c) = (
             minimiser(problem, free, walk.side, xi)
@@ -443,11 +443,11 @@ def test_directions_are_the_derivative_of_the_path():
         rate = (excess(w, c) - excess(v, b)) / h
         np.testing.assert_allclose(direction.excess, rate, atol=1e-8)
         # just above the event nothing has changed, just below a label has
-        there = walk.threshold - event.step
+        there = walk.threshold - step
         for factor, changes in ((1 + 1e-7, 0), (1 - 1e-7, 1)):
             other = newton.solve(problem, there * factor)
             state = np.where(other.free, 0, np.sign(other.v))
-            assert np.flatnonzero(state != walk.side).tolist() == list(event.rows)[:changes]
+            assert np.flatnonzero(state != walk.side).tolist() == list(rows)[:changes]
 
 
 def test_a_direction_without_digits_is_refused():

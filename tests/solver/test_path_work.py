@@ -64,11 +64,11 @@ def test_a_step_leads_to_the_next_minimiser_before_anything_is_corrected(
     walk = path_module._Walk(problem)
     monkeypatch.setattr(path_module._Walk, "_correct", lambda self: True)
     for _ in range(12):
-        direction, event = walk.look()
-        walk.advance(direction, walk.threshold - event.step)
+        direction, (step, rows) = walk.look()
+        walk.advance(direction, walk.threshold - step)
         assert walk.violation() <= 1e-9
         np.testing.assert_allclose(walk.fitted, problem.gram.matrix @ walk.v, atol=1e-12)
-        walk.change(event.rows)
+        walk.change(rows)
 
 
 def test_units_of_the_labels_are_those_of_the_path():

@@ -8,7 +8,7 @@ import pytest
 from activehuber.operators.dense import DenseGram
 from activehuber.operators.features import held_gram
 from activehuber.problem.problem import Problem
-from activehuber.problem.reduction import Expansion, expand_views
+from activehuber.problem.reduction import Expansion
 from activehuber.problem.smoothing import ExpandedView
 from activehuber.solver import newton
 from activehuber.solver.polishing import recover, refined
@@ -29,7 +29,7 @@ class Case:
         features = np.linalg.cholesky(self.K + 1e-12 * np.eye(20)) if graph else None
         self.manifold = 1e-2 if graph else 0.0
         part = ExpandedView(DenseGram(self.K), features, self.M)
-        expansion = expand_views([part], alpha=ALPHA, manifold=self.manifold, agreement=0.0)
+        expansion = Expansion([part], alpha=ALPHA, manifold=self.manifold, agreement=0.0)
         self.reduction = expansion.reduce(ROWS, np.ones(1), intercept)
         self.weights = np.random.default_rng(seed).uniform(0.5, 2.0, 20)
         active = np.arange(14) != 5
@@ -333,7 +333,7 @@ def test_refinement_carries_the_intercept_along(centred):
         Phi = np.random.default_rng(0).normal(size=(20, 3)) + 2.0
         case.K = Phi @ Phi.T
         part = ExpandedView(held_gram(Phi), Phi, None)
-        expansion = expand_views([part], alpha=ALPHA, manifold=0.0, agreement=0.0)
+        expansion = Expansion([part], alpha=ALPHA, manifold=0.0, agreement=0.0)
         case.reduction = expansion.reduce(ROWS, np.ones(1), True)
         case.problem = replace(case.problem, gram=case.reduction.gram)
     problem, exact = case.problem, case.solve(1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
@@ -23,69 +25,62 @@ Complaint = tuple[type[Warning], str]
 
 def complaints_of(
     settings: Settings, trace: refinement.Trace, fit: CertifiedFit, target: Target
-) -> list[Complaint]:
+) -> Iterator[Complaint]:
     """Warnings if the certificate is not good enough or nothing could be refined."""
-    complaints: list[Complaint] = []
     weights_residual = target.view_weights_residual
     if weights_residual > WEIGHTS_TOLERANCE:
-        message = (
+        yield (
+            ConvergenceWarning,
             f"the learnt view weights are not optimal (residual {weights_residual:.1e}); "
-            "use a larger alpha, or give view_weights"
+            "use a larger alpha, or give view_weights",
         )
-        complaints.append((ConvergenceWarning, message))
-    complaints += _doubts(settings, trace, target.unit)
-    proof, xi = fit.certificate, target.unit * fit.threshold
-    if (
-        settings.threshold == "refine"
-        and settings.n_refinements > 0
-        and len(trace.history) == 1
-    ):
+    yield from _doubts(settings, trace, target.unit)
+    refined = settings.threshold == "refine" and settings.n_refinements > 0
+    if refined and len(trace.history) == 1:
         if target.unit * trace.threshold <= settings.threshold_step:
-            message = (
+            yield (
+                UserWarning,
                 f"no refinement was possible: threshold_step={settings.threshold_step:g} is "
-                f"not below the largest residual {xi:.3g}; choose a smaller threshold_step "
-                '(it is in units of y) or threshold="adaptive"'
+                f"not below the largest residual {target.unit * fit.threshold:.3g}; choose a "
+                'smaller threshold_step (it is in units of y) or threshold="adaptive"',
             )
-            complaints.append((UserWarning, message))
     if not trace.minimiser:
-        return complaints
+        return
+    proof = fit.certificate
     if proof.kkt_rounding >= 0.125:
-        message = (
+        yield (
+            ConvergenceWarning,
             "in double precision it cannot be decided which labels lie within the threshold "
             f"(rounding is {proof.kkt_rounding:.1g} of it); use a larger alpha or "
-            "threshold, or standardise the features"
+            "threshold, or standardise the features",
         )
-        complaints.append((ConvergenceWarning, message))
     elif proof.duality_gap > 10.0 * settings.tol or proof.kkt_residual > 100.0 * settings.tol:
         status = trace.solution.status
         reason = status.value if status is not Status.CONVERGED else Status.STALLED.value
-        message = (
+        yield (
+            ConvergenceWarning,
             f"the fit is not certified: duality gap {proof.duality_gap:.1e} (tol "
-            f"{settings.tol:g}), KKT residual {proof.kkt_residual:.1e}; {reason}"
+            f"{settings.tol:g}), KKT residual {proof.kkt_residual:.1e}; {reason}",
         )
-        complaints.append((ConvergenceWarning, message))
-    return complaints
 
 
-def _doubts(settings: Settings, trace: refinement.Trace, unit: float) -> list[Complaint]:
+def _doubts(settings: Settings, trace: refinement.Trace, unit: float) -> Iterator[Complaint]:
     """Warnings if a rule did not settle, or if more labels went than can be right."""
-    doubts: list[Complaint] = []
     if not trace.settled:
-        message = (
+        yield (
+            ConvergenceWarning,
             f"the rule threshold={settings.threshold!r} did not settle; the fit is exact at "
-            f"{unit * trace.threshold:.3g}, where it stopped"
+            f"{unit * trace.threshold:.3g}, where it stopped",
         )
-        doubts.append((ConvergenceWarning, message))
     active, weights = trace.problem.active, trace.problem.weights
     # Labels of weight two are two labels.
     left, total = units(weights, active), units(weights, np.ones_like(active))
     many = total - left > MANY_REMOVED * total
     if settings.threshold == "adaptive" and (many or left < min(float(FEW_LEFT), total)):
-        message = (
+        yield (
+            UserWarning,
             f"{np.sum(~active)} of {len(active)} labels were removed and {np.sum(active)} are "
             "left; likely causes "
             "are an alpha or a kernel width that is too small (the fit follows single labels), "
-            "a second population among the rows, or labels in different units"
+            "a second population among the rows, or labels in different units",
         )
-        doubts.append((UserWarning, message))
-    return doubts

@@ -74,10 +74,9 @@ def fit_targets(settings: Settings, data: Data) -> list[Fitted]:
     Rows are put in an order of their own where that is possible: rounding, which follows the
     order of sums, then says the same of the same rows however they are shuffled.
     """
-    order = None
+    by_value = settings.knows_rows_by_value(with_graph=settings.manifold > 0.0)
     # A Gram matrix is not copied for that: it may be as large as memory allows.
-    if settings.knows_rows_by_value(with_graph=settings.manifold > 0.0):
-        order = None if settings.precomputed else data.order()
+    order = data.order() if by_value and not settings.precomputed else None
     task = Task(settings, data if order is None else data.take(order))
     results = [_fit_certified(task, index) for index in range(data.y.shape[1])]
     for _, complaints in results:
@@ -113,7 +112,7 @@ def _fit(target: Target) -> tuple[Fitted, list[Complaint]]:
         least_squares=trace.least_squares,
         minimiser=trace.minimiser,
     )
-    complaints = complaints_of(task.settings, trace, fit, target)
+    complaints = list(complaints_of(task.settings, trace, fit, target))
     known = evidence = None
     if trace.judged is not None:
         known = Verdict.of(trace.judged, trace.problem.active, target.trusted)
@@ -195,16 +194,10 @@ def _problem_again(target: Target, fitted: Fitted) -> tuple[Problem, Solution]:
     factor = source.factor(free) if np.any(free) else None
     v = np.where(problem.active, np.clip(residuals, -threshold, threshold), 0.0)
     intercept = fitted.intercept / unit - target.centre
-    solution = Solution(
-        v=v / problem.mu,
-        fitted=problem.y - intercept - residuals,
-        intercept=intercept,
-        free=free,
-        n_iter=1,
-        status=Status.CONVERGED,
-        factor=factor,
+    values = problem.y - intercept - residuals
+    return problem, Solution(
+        v / problem.mu, values, intercept, free, 1, Status.CONVERGED, factor
     )
-    return problem, solution
 
 
 def reduced_gram(settings: Settings, data: Data) -> Matrix:

@@ -44,13 +44,8 @@ class LabelEvidence:
 
     def take(self, rows: np.ndarray) -> LabelEvidence:
         """The same for rows in another order."""
-        return replace(
-            self,
-            loo_residuals=self.loo_residuals[rows],
-            loo_scales=self.loo_scales[rows],
-            label_quality=self.label_quality[rows],
-            judged=self.judged[rows],
-        )
+        names = ("loo_residuals", "loo_scales", "label_quality", "judged")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 @dataclass(frozen=True)
@@ -93,12 +88,7 @@ class Fitted:
 
     def take(self, rows: np.ndarray) -> Fitted:
         """The same for rows in another order; of exact fits only."""
-        return replace(
-            self,
-            coefficients=self.coefficients[rows],
-            removed=self.removed[rows],
-            residuals=self.residuals[rows],
-            quality=None if self.quality is None else self.quality[rows],
-            judged=None if self.judged is None else self.judged[rows],
-            evidence=None if self.evidence is None else self.evidence.take(rows),
-        )
+        by_row = ("coefficients", "removed", "residuals", "quality", "judged")
+        given = [name for name in by_row if getattr(self, name) is not None]
+        taken = replace(self, **{name: getattr(self, name)[rows] for name in given})
+        return replace(taken, evidence=self.evidence and self.evidence.take(rows))

@@ -93,11 +93,6 @@ class Settings:
     weighs_labels: bool = False
     rule: LabelRule = DEFAULT_RULE
 
-    @property
-    def label_rule(self) -> LabelRule:
-        """The numbers of the label rule, with `removal` where labels are dropped."""
-        return self.rule.with_removal(self.removal)
-
     def in_units(self, unit: float) -> Settings:
         """The same for labels that are measured in units of `unit`."""
         threshold = self.threshold

@@ -104,11 +104,8 @@ class Target:
         except BreakdownError:
             if self.reduction.gram.matrix is None:
                 raise _beyond_precision(self.reduction, self.settings) from None
-            self._use(self.reduction.with_factored_gram(self.settings.fit_intercept))
-        try:
-            return work()
-        except BreakdownError:
-            raise _beyond_precision(self.reduction, self.settings) from None
+        self._use(self.reduction.with_factored_gram(self.settings.fit_intercept))
+        return self.with_fallback(work)
 
     def _use(self, reduction: Reduction) -> None:
         self.reduction = reduction
@@ -143,30 +140,18 @@ class Target:
         self._use(self.task.reduce(self.position, learnt.weights))
 
     def _threshold_mode(self) -> refinement.Trace:
-        settings, problem = self.settings, self.problem
+        settings, problem, mode = self.settings, self.problem, self.settings.threshold
         refinements = (settings.n_refinements, settings.threshold_step)
+        most, trusted, report = settings.max_iter, self.trusted, self.report
         if settings.algorithm == "paper":
-            return refinement.paper(problem, *refinements, self.trusted, self.report)
-        if settings.threshold == "refine":
-            return refinement.refine(
-                problem, *refinements, self.trusted, settings.max_iter, self.report
-            )
-        if settings.threshold == "adaptive":
-            return adaptive(
-                problem,
-                settings.removal,
-                self.trusted,
-                settings.max_iter,
-                self.report,
-                settings.rule,
-            )
-        if isinstance(settings.threshold, str) or callable(settings.threshold):
-            return refinement.by_rule(
-                problem, settings.threshold, settings.max_iter, self.report
-            )
-        return refinement.fixed(
-            problem, float(settings.threshold), settings.max_iter, self.report
-        )
+            return refinement.paper(problem, *refinements, trusted, report)
+        if mode == "refine":
+            return refinement.refine(problem, *refinements, trusted, most, report)
+        if mode == "adaptive":
+            return adaptive(problem, settings.removal, trusted, most, report, settings.rule)
+        if isinstance(mode, str) or callable(mode):
+            return refinement.by_rule(problem, mode, most, report)
+        return refinement.fixed(problem, float(mode), most, report)
 
     def weigh(
         self,
@@ -179,7 +164,8 @@ class Target:
         """Leave-one-out residuals and their scales; the verdict on the labels if not known."""
         loo = leave_one_out(problem, solution, residuals, problem.mu, threshold)
         if known is None:
-            judged = judge_fit(problem, loo, self.trusted, self.settings.label_rule)
+            rule = self.settings.rule.with_removal(self.settings.removal)
+            judged = judge_fit(problem, loo, self.trusted, rule)
             known = Verdict.of(judged, problem.active, self.trusted)
         ridge = unit_ridge(problem)
         left_open, noise = (loo.variance + loo.missing) / ridge, loo.ridge / ridge

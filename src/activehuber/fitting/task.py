@@ -22,7 +22,7 @@ from activehuber.problem.approximation import (
     build_basis,
     graph_penalty,
 )
-from activehuber.problem.reduction import Expansion, Reduction, expand_views
+from activehuber.problem.reduction import Expansion, Reduction
 from activehuber.problem.smoothing import build_part, needs_gram_matrix
 
 # The other terms times the largest value of a kernel may weigh so many times as much as alpha:
@@ -91,7 +91,7 @@ class Task:
                 parts.append(build_part(view.kernel, x, penalty, needs_features=needs_features))
         self._check_penalties([part.operator.diagonal for part in parts])
         try:
-            return expand_views(
+            return Expansion(
                 parts,
                 alpha=settings.alpha,
                 manifold=settings.manifold,

@@ -134,6 +134,11 @@ class Given:
         return X
 
 
+def of_view(X: Matrix, columns: np.ndarray | None) -> Matrix:
+    """Some columns of X, C-ordered; None: all, as they are."""
+    return X if columns is None else np.ascontiguousarray(X[:, columns])
+
+
 @dataclass(frozen=True)
 class Basis:
     """The functions of all views side by side, p in all.
@@ -156,18 +161,13 @@ class Basis:
     @property
     def places(self) -> list[slice]:
         """Which of the p functions belong to each view."""
-        ends = np.cumsum([each.width for each in self.functions])
-        return [
-            slice(int(end) - f.width, int(end))
-            for end, f in zip(ends, self.functions, strict=True)
-        ]
+        edges = np.cumsum([0, *(each.width for each in self.functions)]).tolist()
+        return [slice(*ends) for ends in itertools.pairwise(edges)]
 
     def __call__(self, X: Matrix) -> Matrix:
         """κ at every row, shape (n, p); not to be written into."""
-        parts = []
-        for columns, function in zip(self.columns, self.functions, strict=True):
-            own = X if columns is None else np.ascontiguousarray(X[:, columns])
-            parts.append(function(own))
+        pairs = zip(self.columns, self.functions, strict=True)
+        parts = [function(of_view(X, columns)) for columns, function in pairs]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def whitened(self, raw: Matrix) -> list[Matrix]:

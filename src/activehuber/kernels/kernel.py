@@ -139,16 +139,15 @@ class Kernel:
         if self.name in STATIONARY_KERNELS:
             self._check_reach(X, Z)
         if self.name == "rbf":
-            return _rbf_blocks(X, Z, self.gamma)
+            return _product_blocks(*_centred_and_wide(X, Z, self.gamma), _exponential)
         if self.name == "laplacian":
             return _distance_blocks(X, Z, self.gamma, "cityblock", _decaying)
         if self.name == "matern":
             return _distance_blocks(X, Z, np.sqrt(10.0 * self.gamma), "euclidean", _matern)
         if self.name == "poly":
-            return self._poly_blocks(X, Z)
+            return _product_blocks(np.ascontiguousarray(X * self.gamma), Z, self._power)
         if self.has_own_features:
-            left, right = self.own_features(X), self.own_features(Z)
-            return lambda rows, target: inner_products(left[rows], right, target)
+            return _product_blocks(self.own_features(X), self.own_features(Z), lambda t: t)
         return self._callable_blocks(X, Z)
 
     def _check_reach(self, *several: Matrix) -> None:
@@ -160,15 +159,9 @@ class Kernel:
                 f"{largest:.1g}; standardise X"
             )
 
-    def _poly_blocks(self, X: Matrix, Z: Matrix) -> Blocks:
-        left = np.ascontiguousarray(X * self.gamma)
-
-        def evaluate(rows: slice, target: Matrix) -> Matrix:
-            inner_products(left[rows], Z, target)
-            target += self.coef0
-            return np.power(target, self.degree, out=target)
-
-        return evaluate
+    def _power(self, products: Matrix) -> Matrix:
+        products += self.coef0
+        return np.power(products, self.degree, out=products)
 
     def _takes_two_rows(self, function: Callable[..., Any], X: Matrix, Z: Matrix) -> bool:
         """Whether a callable must be called row by row.
@@ -227,7 +220,15 @@ def gamma_from_gram(gamma: float | str | Vector, K: Matrix) -> float:
     return 2.0 / mean_square if mean_square > 0.0 else 1.0
 
 
-def _rbf_blocks(X: Matrix, Z: Matrix, gamma: float | Vector) -> Blocks:
+def _product_blocks(
+    left: Matrix, right: Matrix, kernel_of: Callable[[Matrix], Matrix]
+) -> Blocks:
+    """Blocks of a function of inner products, which may be written into."""
+    return lambda rows, target: kernel_of(inner_products(left[rows], right, target))
+
+
+def _centred_and_wide(X: Matrix, Z: Matrix, gamma: float | Vector) -> tuple[Matrix, Matrix]:
+    """Rows whose inner products are −γ|x−z|²."""
     # |x−z|² = |x|² + |z|² − 2⟨x,z⟩ cancels when the data sit far from the origin; the
     # kernel does not change under translation, so centre them first.
     centre = Z.mean(axis=0)
@@ -237,14 +238,13 @@ def _rbf_blocks(X: Matrix, Z: Matrix, gamma: float | Vector) -> Blocks:
     # The norms ride along in the product as two more columns: a pass over memory less each.
     halves = [-0.5 * np.einsum("ij,ij->i", side, side) for side in (left, right)]
     left_wide = np.column_stack([left, halves[0], np.ones(len(X))])
-    right_wide = np.column_stack([right, np.ones(len(Z)), halves[1]])
+    return left_wide, np.column_stack([right, np.ones(len(Z)), halves[1]])
 
-    def evaluate(rows: slice, target: Matrix) -> Matrix:
-        inner_products(left_wide[rows], right_wide, target)
-        np.minimum(target, 0.0, out=target)
-        return np.exp(target, out=target)
 
-    return evaluate
+def _exponential(a: Matrix) -> Matrix:
+    """e^a of what is not positive but for rounding, in place."""
+    np.minimum(a, 0.0, out=a)
+    return np.exp(a, out=a)
 
 
 def _distance_blocks(

@@ -6,7 +6,9 @@
 Everything here is pointwise in the residual and knows no features.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -48,44 +50,21 @@ def root_of_increasing(
     zero : float
         Absolute values up to this one are rounding, that is zero.
     """
-    points = np.sort(breakpoints)
-    low, high = 0, len(points) - 1
-    below, above = derivative(points[low]), derivative(points[high])
-    if below > zero or low == high:
-        return float(points[low])
-    if above < -zero:
-        return float(points[high])
-    while high - low > 1:
-        middle = (low + high) // 2
-        slope = derivative(points[middle])
-        if abs(slope) <= zero:
-            return _plateau_middle(derivative, points, middle, zero)
-        if slope < 0.0:
-            low, below = middle, slope
-        else:
-            high, above = middle, slope
-    if abs(below) <= zero and abs(above) <= zero:
-        return 0.5 * float(points[low] + points[high])
+    points, at = np.sort(breakpoints).tolist(), cache(derivative)
+    last = len(points) - 1
+    if at(points[0]) > zero or last == 0:
+        return points[0]
+    if at(points[last]) < -zero:
+        return points[last]
+    high = bisect_left(points, -zero, lo=1, hi=last, key=at)
+    low = high - 1
+    below, above = at(points[low]), at(points[high])
+    if abs(above) <= zero and (high < last or below >= -zero):
+        first = low if below >= -zero else high
+        after = bisect_right(points, zero, lo=high, key=at)
+        return 0.5 * (points[first] + points[after - 1])
     share = min(1.0, max(0.0, -below / (above - below)))
-    return float(points[low] + share * (points[high] - points[low]))
-
-
-def _plateau_middle(
-    derivative: Callable[[float], float], points: Vector, index: int, zero: float
-) -> float:
-    """Middle of the run of breakpoints around `index` where the function is zero."""
-
-    def outermost(inside: int, outside: int) -> int:
-        while abs(outside - inside) > 1:
-            middle = (inside + outside) // 2
-            if abs(derivative(points[middle])) <= zero:
-                inside = middle
-            else:
-                outside = middle
-        return inside
-
-    first, last = outermost(index, -1), outermost(index, len(points))
-    return 0.5 * float(points[first] + points[last])
+    return points[low] + share * (points[high] - points[low])
 
 
 def location(values: Vector, weights: Vector, threshold: float) -> float:

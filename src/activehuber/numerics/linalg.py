@@ -149,7 +149,7 @@ def inverse_in_place(factor: Matrix) -> Matrix:
 
 def upper_inverse_in_place(factor: Matrix) -> Matrix:
     """The same with only the upper triangle filled: what `cholesky_in_place` reads."""
-    return lapack.dpotri(factor, lower=1, overwrite_c=1)[0].T
+    return lapack.dpotri(factor, lower=1, overwrite_c=1)[0].T if factor.size else factor.T
 
 
 def add_multiple(target: Matrix, factor: float, matrix: Matrix) -> None:

@@ -14,20 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
-from activehuber.numerics.linalg import (
-    BreakdownError,
-    cholesky_in_place,
-    divide_by_lower,
-    inverse_diagonal_in_place,
-    inverse_in_place,
-    multiply,
-    multiply_symmetric,
-    solve_cholesky,
-    solve_lower,
-    subtract_cross_product,
-    subtract_outer,
-    wide_product,
-)
+from activehuber.numerics import linalg
 from activehuber.operators.protocol import Factor, Solved, Source
 
 # Up to this many rows a Cholesky factor costs less than the bookkeeping around it.
@@ -61,65 +48,11 @@ def submatrix(matrix: Matrix, rows: np.ndarray, columns: np.ndarray) -> Matrix:
     return out
 
 
-def upper_submatrix(matrix: Matrix, rows: np.ndarray) -> Matrix:
-    """matrix[rows][:, rows], only the upper triangle filled: what Cholesky reads."""
-    if len(rows) == len(matrix):
-        return matrix.copy()
-    out = np.empty((len(rows), len(rows)))
-    for start in range(0, len(rows), GATHER):
-        part, first = slice(start, start + GATHER), rows[start]
-        block = matrix[:, first:][rows[part]]
-        out[part, start:] = np.take(block, rows[start:] - first, axis=1, mode="clip")
-    return out
-
-
 def shifted_block(matrix: Matrix, mu: Vector, rows: np.ndarray) -> Matrix:
-    """A fresh copy of A = Q + diag(μ) on the given rows, upper triangle only."""
-    block = upper_submatrix(matrix, rows)
+    """A fresh copy of A = Q + diag(μ) on the given rows."""
+    block = submatrix(matrix, rows, rows)
     block.flat[:: len(rows) + 1] += mu[rows]
     return block
-
-
-def without_groups(
-    free: Mask,
-    v: Vector,
-    parts: Sequence[np.ndarray],
-    blocks: Callable[[np.ndarray, np.ndarray], tuple[Matrix, Matrix, Matrix]],
-    rounding: float,
-) -> tuple[Vector, Vector]:
-    """M_G v_G and diag M_G; see `protocol`.
-
-    With B the free rows of a group, R its others, P the inverse of A on all free rows, S the
-    Schur complement, W = A_FF⁻¹ Q_FR, and all of them bordered,
-
-        M_BB = P_BB⁻¹ ,   M_BR = M_BB W_B ,   M_RR = S_RR + W_Bᵀ M_BB W_B .
-
-    Parameters
-    ----------
-    blocks : callable
-        P_BB, W_B and S_RR of B and R; the first may be overwritten.
-    rounding : float
-        The error of P. Of copies at a small μ it is larger than what P_BB says.
-    """
-    pulls, sizes = np.zeros_like(v), np.zeros_like(v)
-    for part in parts:
-        inner, outer = part[free[part]], part[~free[part]]
-        P, W, S = blocks(inner, outer)
-        if len(inner):
-            try:
-                lower = cholesky_in_place(P)
-            except BreakdownError:
-                lower = np.zeros((1, 1))
-            if np.min(np.diagonal(lower)) ** 2 < LOST * rounding:
-                pulls[part] = sizes[part] = np.nan
-                continue
-            P = inverse_in_place(lower)
-        M = P
-        pulls[inner] = M @ (v[inner] + W @ v[outer])
-        sizes[inner] = np.diagonal(M)
-        pulls[outer] = S @ v[outer] + W.T @ pulls[inner]
-        sizes[outer] = np.diagonal(S) + np.einsum("ij,ij->j", W, M @ W)
-    return pulls, sizes
 
 
 # --- Q as a matrix ----------------------------------------------------------------------
@@ -140,7 +73,6 @@ class DenseGram:
         self.diagonal = np.diagonal(matrix).copy()
         self.missing = np.zeros(len(matrix))
         self.kept: dict[tuple[str, bytes], Source] | None = {} if keep_sources else None
-        self.last_mean: tuple[Vector, float] | None = None
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -151,19 +83,14 @@ class DenseGram:
 
     def matvec(self, v: Vector, *, precise: bool = False) -> Vector:
         if precise:
-            return wide_product(self.matrix, v.astype(np.longdouble)).astype(np.float64)
-        return multiply_symmetric(self.matrix, v)
-
-    def mean(self, share: Vector) -> float:
-        if self.last_mean is None or not np.array_equal(self.last_mean[0], share):
-            self.last_mean = share, float(share @ self.matvec(share))
-        return self.last_mean[1]
+            return linalg.wide_product(self.matrix, v.astype(np.longdouble)).astype(np.float64)
+        return linalg.multiply_symmetric(self.matrix, v)
 
     def magnitude(self, v: Vector) -> Vector:
         if self.nonnegative:
-            return multiply_symmetric(self.matrix, np.abs(v))
+            return linalg.multiply_symmetric(self.matrix, np.abs(v))
         size, blocks = np.abs(v), range(0, len(self), BLOCK)
-        rows = [multiply(np.abs(self.matrix[i : i + BLOCK]), size) for i in blocks]
+        rows = [linalg.multiply(np.abs(self.matrix[i : i + BLOCK]), size) for i in blocks]
         return np.concatenate(rows)
 
     def subset(self, rows: np.ndarray) -> DenseGram:
@@ -201,13 +128,10 @@ class DenseGram:
         Unlike a Cholesky solve they are not backward stable: the error of Qv grows with the
         square of the condition number, which n·max Q_ii/min μ bounds.
         """
-        return self._condition(mu) <= WELL_CONDITIONED
+        return self.condition(mu) <= WELL_CONDITIONED
 
-    def rounding(self, mu: Vector) -> float:
-        """A bound on the error of A⁻¹, which is no larger than 1/min μ."""
-        return float(np.finfo(np.float64).eps * self._condition(mu) / np.min(mu))
-
-    def _condition(self, mu: Vector) -> float:
+    def condition(self, mu: Vector) -> float:
+        """A bound on the condition number of A."""
         return len(self.diagonal) * float(np.max(self.diagonal)) / float(np.min(mu))
 
 
@@ -241,7 +165,7 @@ class _DenseFactor(ABC):
         self.to_ones = v[:, 1].copy(), image[:, 1].copy()
         ones = float(v[:, 1].sum())
         if not ones > 0.0:
-            raise BreakdownError("the constant cannot be told from the kernel")
+            raise linalg.BreakdownError("the constant cannot be told from the kernel")
         b = (float(v[:, 0].sum()) - total) / ones
         return v[:, 0] - b * v[:, 1], image[:, 0] - b * image[:, 1], b
 
@@ -252,45 +176,33 @@ class _DenseFactor(ABC):
         v, images = self.solve_columns(ones, np.zeros_like(ones))
         return v[:, 0], images[:, 0]
 
-    def schur_complement(self, *, border: bool) -> Matrix:
-        if not border:
-            return self.direct.plain_schur_complement()
-        u, image = self.to_ones
-        missed = 1.0 - image[~self.free]
-        plain = self.direct.plain_schur_complement()
-        return plain + np.outer(missed, missed / float(u.sum()))
-
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
+        direct, others = self.direct, np.flatnonzero(~self.free)
+        inverse, schur = np.zeros((2, len(self.gram)))
+        u, image = self.to_ones if border else (inverse, schur)  # while there is a factor
+        for start in range(0, len(others), BLOCK):
+            part = others[start : start + BLOCK]
+            half = submatrix(self.gram.matrix, part, direct.rows).T
+            half = linalg.solve_lower(direct.lower, half, overwrite=True)
+            schur[part] = self.gram.diagonal[part] - np.einsum("ij,ij->j", half, half)
+        inverse[direct.rows] = linalg.inverse_diagonal_in_place(direct.lower)
         if not border:
-            return self.direct.plain_diagonals()
-        u, image = self.to_ones
+            return inverse, schur
         total = float(u.sum())
-        inverse, schur = self.direct.plain_diagonals()
         missed = np.where(self.free, 0.0, (1.0 - image) ** 2 / total)
         return inverse - u**2 / total, schur + missed
 
     def without_groups(
         self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
     ) -> tuple[Vector, Vector]:
-        direct = self.direct
-        rows, lower = direct.rows, direct.lower
-        inverse, Q = inverse_in_place(lower.copy(order="F")), self.gram.matrix
-        u, image = self.to_ones if border else (np.zeros_like(v), np.zeros_like(v))
-        total = float(u.sum()) if border else 1.0
-        place = np.cumsum(self.free) - 1
-
-        def blocks(inner: np.ndarray, outer: np.ndarray) -> tuple[Matrix, Matrix, Matrix]:
-            at = place[inner]
-            P = inverse[np.ix_(at, at)] - np.outer(u[inner], u[inner] / total)
-            half = solve_lower(lower, submatrix(Q, outer, rows).T)
-            S = submatrix(Q, outer, outer) + np.diag(self.mu[outer]) - half.T @ half
-            W = solve_lower(lower, half, transposed=True)[at]
-            if border:
-                missed = (1.0 - image[outer]) / total
-                W, S = W + np.outer(u[inner], missed), S + np.outer(total * missed, missed)
-            return P, W, S
-
-        return without_groups(self.free, v, parts, blocks, self.gram.rounding(self.mu))
+        try:
+            factor = _InverseFactor(Inverse(self.gram, self.mu, border=border), self.free)
+        except linalg.BreakdownError:  # of rows that are not free: A_FF has a factor
+            lost = np.zeros_like(v)
+            for part in parts:
+                lost[part] = np.nan
+            return lost, lost
+        return factor.without_groups(parts, v, border=border)
 
     @property
     def direct(self) -> Direct:
@@ -304,44 +216,12 @@ class Direct(_DenseFactor):
     def __init__(self, gram: DenseGram, mu: Vector, free: Mask) -> None:
         self.gram, self.mu, self.free = gram, mu, free
         self.rows = np.flatnonzero(free)
-        self.lower = cholesky_in_place(shifted_block(gram.matrix, mu, self.rows))
+        self.lower = linalg.cholesky_in_place(shifted_block(gram.matrix, mu, self.rows))
 
     def solve_free(self, rhs: Matrix) -> Matrix:
         x = np.zeros_like(rhs)
-        x[self.rows] = solve_cholesky(self.lower, rhs[self.rows])
+        x[self.rows] = linalg.solve_cholesky(self.lower, rhs[self.rows])
         return x
-
-    def solve_columns(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
-        others = np.flatnonzero(~self.free)
-        if 4 * len(others) > len(self.free) or not self.gram.is_well_conditioned(self.mu):
-            return super().solve_columns(targets, fixed)
-        # Qv = target − μv on free rows: only the others need a product.
-        known = self.gram.matvec(fixed) if np.any(fixed) else 0.0
-        v = self.solve_free(targets - known) + fixed
-        image = targets - self.mu[:, None] * v
-        image[others] = multiply(self.gram.matrix[others], v)
-        return v, image
-
-    def plain_diagonals(self) -> tuple[Vector, Vector]:
-        """`diagonals` without a border."""
-        inverse, schur = np.zeros(len(self.gram)), np.zeros(len(self.gram))
-        others = np.flatnonzero(~self.free)
-        for start in range(0, len(others), BLOCK):
-            part = others[start : start + BLOCK]
-            half = submatrix(self.gram.matrix, part, self.rows).T
-            half = solve_lower(self.lower, half, overwrite=True)
-            schur[part] = self.gram.diagonal[part] - np.einsum("ij,ij->j", half, half)
-        inverse[self.rows] = inverse_diagonal_in_place(self.lower)
-        return inverse, schur
-
-    def plain_schur_complement(self) -> Matrix:
-        """`schur_complement` without a border."""
-        others = np.flatnonzero(~self.free)
-        half = submatrix(self.gram.matrix, others, self.rows).T
-        half = solve_lower(self.lower, half, overwrite=True)
-        out = submatrix(self.gram.matrix, others, others)
-        out.flat[:: len(others) + 1] += self.mu[others]
-        return out - half.T @ half
 
 
 class HeadTail:
@@ -375,13 +255,15 @@ class HeadTail:
         matrix = self.gram.matrix
         self.built, self.in_head = True, in_head
         self.head, self.tail = np.flatnonzero(in_head), np.flatnonzero(~in_head)
-        self.lower = cholesky_in_place(shifted_block(self.gram.matrix, self.mu, self.head))
+        self.lower = linalg.cholesky_in_place(
+            shifted_block(self.gram.matrix, self.mu, self.head)
+        )
         # Wᵀ in Fortran order is W in C order: rows of W are gathered cheaply below.
-        self.coupling = solve_lower(
+        self.coupling = linalg.solve_lower(
             self.lower, submatrix(matrix, self.tail, self.head).T, overwrite=True
         ).T
         self.schur = shifted_block(self.gram.matrix, self.mu, self.tail)
-        subtract_cross_product(self.schur, self.coupling)
+        linalg.subtract_cross_product(self.schur, self.coupling)
         self.held = np.empty(0, dtype=np.intp)
         self.units = np.empty((len(self.head), 0), order="F")
         self.unit_images = np.empty((len(self.tail), 0))
@@ -392,10 +274,12 @@ class HeadTail:
         if len(new):
             units = np.zeros((len(self.head), len(new)), order="F")
             units[new, np.arange(len(new))] = 1.0
-            units = solve_lower(self.lower, units, overwrite=True)
+            units = linalg.solve_lower(self.lower, units, overwrite=True)
             self.held = np.concatenate([self.held, new])
             self.units = np.asfortranarray(np.hstack([self.units, units]))
-            self.unit_images = np.hstack([self.unit_images, multiply(self.coupling, units)])
+            self.unit_images = np.hstack(
+                [self.unit_images, linalg.multiply(self.coupling, units)]
+            )
         order = np.argsort(self.held)
         places = order[np.searchsorted(self.held, missing, sorter=order)]
         return self.units[:, places], self.unit_images[:, places]
@@ -420,37 +304,43 @@ class _HeadTailFactor(_DenseFactor):
         on_tail = free[source.tail]
         self.keep, self.rest = np.flatnonzero(on_tail), np.flatnonzero(~on_tail)
         self.missing = np.flatnonzero(~free[source.head])
-        self.lower = cholesky_in_place(upper_submatrix(source.schur, self.keep))
+        self.lower = linalg.cholesky_in_place(submatrix(source.schur, self.keep, self.keep))
         if len(self.missing):
             self.units, self.images = source.hold(self.missing)
-            half = solve_lower(self.lower, self.images[self.keep])
-            small = multiply(self.units.T, self.units) + multiply(half.T, half)
-            self.small = cholesky_in_place(np.ascontiguousarray(small))
+            half = linalg.solve_lower(self.lower, self.images[self.keep])
+            small = linalg.multiply(self.units.T, self.units) + linalg.multiply(half.T, half)
+            self.small = linalg.cholesky_in_place(np.ascontiguousarray(small))
 
     def solve_free(self, rhs: Matrix) -> Matrix:
         return self.solve_columns(rhs, np.zeros_like(rhs))[0]
 
     def solve_columns(self, targets: Matrix, fixed: Matrix) -> tuple[Matrix, Matrix]:
         source, keep = self.source, self.keep
-        half = solve_lower(source.lower, targets[source.head])
+        half = linalg.solve_lower(source.lower, targets[source.head])
         tail = fixed[source.tail]
-        left = targets[source.tail] - multiply(source.coupling, half)
+        left = targets[source.tail] - linalg.multiply(source.coupling, half)
         if np.any(tail):
-            left -= multiply_symmetric(source.schur, tail)
-        new = solve_cholesky(self.lower, left[keep])
+            left -= linalg.multiply_symmetric(source.schur, tail)
+        new = linalg.solve_cholesky(self.lower, left[keep])
         multipliers = None
         if len(self.missing):
             held = fixed[source.head[self.missing]]
-            wanted = held - multiply(self.units.T, half) + multiply(self.images.T, tail)
-            wanted += multiply(self.images[keep].T, new)
-            multipliers = solve_cholesky(self.small, wanted)
-            half += multiply(self.units, multipliers)
-            new -= solve_cholesky(self.lower, multiply(self.images[keep], multipliers))
+            wanted = (
+                held
+                - linalg.multiply(self.units.T, half)
+                + linalg.multiply(self.images.T, tail)
+            )
+            wanted += linalg.multiply(self.images[keep].T, new)
+            multipliers = linalg.solve_cholesky(self.small, wanted)
+            half += linalg.multiply(self.units, multipliers)
+            new -= linalg.solve_cholesky(
+                self.lower, linalg.multiply(self.images[keep], multipliers)
+            )
         tail[keep] += new
-        half -= multiply(source.coupling.T, tail)
+        half -= linalg.multiply(source.coupling.T, tail)
         v, image = np.empty_like(targets), targets.copy()
         v[source.tail] = tail
-        v[source.head] = solve_lower(source.lower, half, transposed=True)
+        v[source.head] = linalg.solve_lower(source.lower, half, transposed=True)
         if multipliers is not None:
             image[source.head[self.missing]] += multipliers
             v[source.head[self.missing]] = held
@@ -459,9 +349,11 @@ class _HeadTailFactor(_DenseFactor):
             known = targets[source.tail] - left
             padded = np.zeros((len(tail), new.shape[1]))
             padded[keep] = new
-            image[rows] = known[self.rest] + multiply_symmetric(source.schur, padded)[self.rest]
+            image[rows] = (
+                known[self.rest] + linalg.multiply_symmetric(source.schur, padded)[self.rest]
+            )
             if multipliers is not None:
-                image[rows] += multiply(self.images[self.rest], multipliers)
+                image[rows] += linalg.multiply(self.images[self.rest], multipliers)
         image -= self.mu[:, None] * v
         return v, image
 
@@ -482,27 +374,20 @@ class Inverse:
     def __init__(self, gram: DenseGram, mu: Vector, *, border: bool) -> None:
         self.gram, self.mu = gram, mu
         every = np.arange(len(gram))
-        self.inverse = inverse_in_place(
-            cholesky_in_place(shifted_block(gram.matrix, mu, every))
+        self.inverse = linalg.inverse_in_place(
+            linalg.cholesky_in_place(shifted_block(gram.matrix, mu, every))
         )
-        self.last: tuple[Vector, Vector] | None = None
         if border:
-            sums = multiply_symmetric(self.inverse, np.ones(len(gram)))
+            sums = linalg.multiply_symmetric(self.inverse, np.ones(len(gram)))
             self.total = float(sums.sum())
             self.unit = sums / self.total
-            subtract_outer(self.inverse, sums, self.unit)
+            linalg.subtract_outer(self.inverse, sums, self.unit)
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> Factor:
         del likely_bound
         if 2 * np.count_nonzero(free) < len(free):
             return Direct(self.gram, self.mu, free)
         return _InverseFactor(self, free)
-
-    def product(self, targets: Vector) -> Vector:
-        """P targets; the last one is kept, since one target meets many patterns."""
-        if self.last is None or not np.array_equal(self.last[0], targets):
-            self.last = targets.copy(), multiply_symmetric(self.inverse, targets)
-        return self.last[1]
 
 
 class _InverseFactor:
@@ -515,14 +400,17 @@ class _InverseFactor:
     def __init__(self, source: Inverse, free: Mask) -> None:
         self.source, self.gram, self.mu, self.free = source, source.gram, source.mu, free
         self.others = np.flatnonzero(~free)
-        self.lower = cholesky_in_place(upper_submatrix(source.inverse, self.others))
+        self.lower = linalg.cholesky_in_place(
+            submatrix(source.inverse, self.others, self.others)
+        )
 
     def solve(self, targets: Vector, fixed: Vector, total: float | None) -> Solved:
         source = self.source
         offset = 0.0 if total is None else source.unit * total
-        v, z = source.product(targets) + offset, targets.copy()
+        v = linalg.multiply_symmetric(source.inverse, targets) + offset
+        z = targets.copy()
         if len(self.others):
-            t = solve_cholesky(self.lower, (fixed - v)[self.others])
+            t = linalg.solve_cholesky(self.lower, (fixed - v)[self.others])
             v += self._spread(t)
             v[self.others] = fixed[self.others]
             z[self.others] += t
@@ -532,10 +420,10 @@ class _InverseFactor:
     def _spread(self, t: Vector) -> Vector:
         """P E_N t, by whichever of a gather and a full product reads less."""
         if 8 * len(t) < len(self.free):
-            return multiply(self.source.inverse[self.others].T, t)
+            return linalg.multiply(self.source.inverse[self.others].T, t)
         padded = np.zeros(len(self.free))
         padded[self.others] = t
-        return multiply_symmetric(self.source.inverse, padded)
+        return linalg.multiply_symmetric(self.source.inverse, padded)
 
     def diagonals(self, *, border: bool) -> tuple[Vector, Vector]:
         del border  # it is part of the inverse
@@ -543,32 +431,48 @@ class _InverseFactor:
         schur = np.zeros_like(inverse)
         if len(self.others) == 0:
             return inverse, schur
-        half = divide_by_lower(self.source.inverse[self.others], self.lower)
+        half = linalg.divide_by_lower(self.source.inverse[self.others], self.lower)
         inverse -= np.einsum("ij,ij->j", half, half)
         inverse[self.others] = 0.0
-        schur[self.others] = inverse_diagonal_in_place(self.lower) - self.mu[self.others]
+        schur[self.others] = linalg.inverse_diagonal_in_place(self.lower) - self.mu[self.others]
         return inverse, schur
-
-    def schur_complement(self, *, border: bool) -> Matrix:
-        del border  # it is part of the inverse
-        if len(self.others) == 0:
-            return np.empty((0, 0))
-        return inverse_in_place(self.lower.copy(order="F"))
 
     def without_groups(
         self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
     ) -> tuple[Vector, Vector]:
-        inverse, others = self.source.inverse, self.others
-        schur = self.schur_complement(border=border)
-        place = np.cumsum(~self.free) - 1
+        """See `protocol`.
 
-        def blocks(inner: np.ndarray, outer: np.ndarray) -> tuple[Matrix, Matrix, Matrix]:
+        With B the free rows of a group, R its others, P the inverse of A on all free rows, S
+        the Schur complement, W = A_FF⁻¹ Q_FR, and all of them bordered,
+
+            M_BB = P_BB⁻¹ ,   M_BR = M_BB W_B ,   M_RR = S_RR + W_Bᵀ M_BB W_B .
+        """
+        del border  # it is part of the inverse
+        inverse, others, place = self.source.inverse, self.others, np.cumsum(~self.free) - 1
+        schur = linalg.inverse_in_place(self.lower.copy(order="F"))
+        pulls, sizes = np.zeros_like(v), np.zeros_like(v)
+        # The error of the inverse is larger, at a small μ, than what P_BB says.
+        least = LOST * np.finfo(float).eps * self.gram.condition(self.mu) / np.min(self.mu)
+        for part in parts:
+            inner, outer = part[self.free[part]], part[~self.free[part]]
             known = submatrix(inverse, inner, others)
-            half = solve_lower(self.lower, known.T)
-            P = submatrix(inverse, inner, inner) - half.T @ half
-            return P, -known @ schur[:, place[outer]], submatrix(schur, *2 * [place[outer]])
-
-        return without_groups(self.free, v, parts, blocks, self.gram.rounding(self.mu))
+            half = linalg.solve_lower(self.lower, known.T)
+            M = submatrix(inverse, inner, inner) - half.T @ half
+            if len(inner):
+                try:
+                    lower = linalg.cholesky_in_place(M)
+                except linalg.BreakdownError:
+                    lower = np.zeros((1, 1))
+                if np.min(np.diagonal(lower)) ** 2 < least:
+                    pulls[part] = sizes[part] = np.nan
+                    continue
+                M = linalg.inverse_in_place(lower)
+            W, S = -known @ schur[:, place[outer]], submatrix(schur, *2 * [place[outer]])
+            pulls[inner] = M @ (v[inner] + W @ v[outer])
+            sizes[inner] = np.diagonal(M)
+            pulls[outer] = S @ v[outer] + W.T @ pulls[inner]
+            sizes[outer] = np.diagonal(S) + np.einsum("ij,ij->j", W, M @ W)
+        return pulls, sizes
 
 
 class Shifted:

@@ -28,7 +28,7 @@ from activehuber.data.rows import (
     automatic_block_size,
     few_blas_threads,
 )
-from activehuber.kernels.feature_maps import Basis, Given, Landmarks
+from activehuber.kernels.feature_maps import Basis, Given, Landmarks, of_view
 from activehuber.numerics import linalg
 from activehuber.operators.protocol import Gram, Solved, Source
 
@@ -181,7 +181,7 @@ def prior_diagonal(X: Matrix, features: FeatureMap) -> tuple[np.ndarray, Sums]:
     for c, columns, function in zip(
         features.weights, basis.columns, basis.functions, strict=True
     ):
-        own = X if columns is None else X[:, columns]
+        own = of_view(X, columns)
         if isinstance(function, Landmarks):
             prior += c**2 * function.kernel.diagonal(own)
         else:
@@ -248,7 +248,6 @@ class FeatureGram(Gram):
         self.rows, self.numbers = rows, None if whole else numbers
         self.features = features
         self.in_one_block = isinstance(rows, OneBlock)
-        self._left_out: Vector | None = None
         if rows.local and 8 * len(self) * features.basis.width <= HELD_BYTES:
             self._hold()
         self.basis = self.features.basis
@@ -262,11 +261,11 @@ class FeatureGram(Gram):
         if isinstance(self.features.basis.functions[0], Given):
             return  # they are held already
         psi = self.by_row(features_of, (self.features,))
-        if self.features.mixing is None:
+        left_out = self.left_out if self.features.mixing is not None else None
+        if left_out is None:  # the same with the features at hand
             prior = self.by_row(prior_diagonal, (self.features,))
-            self._left_out = np.maximum(prior - np.einsum("ij,ij->i", psi, psi), 0.0)
-        else:
-            self._left_out = self.left_out
+            left_out = np.maximum(prior - np.einsum("ij,ij->i", psi, psi), 0.0)
+        self.left_out = left_out
         # Few rows are cut so that every thread gets some.
         size = min(automatic_block_size(psi.shape[1]), max(FEWEST_ROWS, -(-len(psi) // PIECES)))
         self.rows = self.rows.replaced_by(ArrayRows(psi, size))
@@ -287,15 +286,12 @@ class FeatureGram(Gram):
         # tells rows apart is where it leaves out more.
         return np.maximum(self.left_out - np.median(self.left_out), 0.0)
 
-    @property
+    @cached_property
     def left_out(self) -> Vector:
         """K(x, x) − |Ψ(x)|² without graph and agreement, shape (l,)."""
-        if self._left_out is None:
-            self._left_out = np.zeros(len(self))
-            if any(isinstance(f, Landmarks) for f in self.features.basis.functions):
-                plain = replace(self.features, mixing=None)
-                self._left_out = self.by_row(missing_diagonal, (plain,))
-        return self._left_out
+        if not any(isinstance(f, Landmarks) for f in self.features.basis.functions):
+            return np.zeros(len(self))
+        return self.by_row(missing_diagonal, (replace(self.features, mixing=None),))
 
     @property
     def coarse_step(self) -> int:
@@ -324,17 +320,12 @@ class FeatureGram(Gram):
         """Ψᵀu, touching only the rows on which u differs from the last one asked for."""
         if self.in_one_block:
             return self.pull(u)
-        if self._pulled is None:
-            changed, image = np.flatnonzero(u), np.zeros(self.basis.width)
-        else:
-            last, image = self._pulled
-            changed = np.flatnonzero(u != last)
-            if 2 * len(changed) > np.count_nonzero(u):
-                changed, image = np.flatnonzero(u), np.zeros(self.basis.width)
-                last = np.zeros_like(u)
+        last, image = self._pulled or (np.zeros_like(u), np.zeros(self.basis.width))
+        changed = np.flatnonzero(u != last)
+        if 2 * len(changed) > np.count_nonzero(u):
+            changed, last, image = np.flatnonzero(u), np.zeros_like(u), np.zeros_like(image)
         if len(changed):
-            before = 0.0 if self._pulled is None else last[changed]
-            image = image + self.pull(u[changed] - before, changed)
+            image = image + self.pull((u - last)[changed], changed)
         self._pulled = u.copy(), image
         return image
 
@@ -343,10 +334,6 @@ class FeatureGram(Gram):
         if self.last is not None and self.last[1] is v:
             return self.last[0]
         return self.pull(np.where(active, v, 0.0))
-
-    def mean(self, share: Vector) -> float:
-        middle = self.pull(share)
-        return float(middle @ middle)
 
     def magnitude(self, v: Vector) -> Vector:
         _, (image,) = self._run(absolute_moments, (self.basis,), v)
@@ -376,26 +363,20 @@ class FeatureGram(Gram):
 
     def sums(self, free: Mask, omega: Vector) -> tuple[Matrix, Vector]:
         """Ψᵀ diag(ω) Ψ and Ψᵀω over the free rows; do not write into them."""
-        held = self._held
+        held, chosen = self._held, np.flatnonzero(free)
         if self.in_one_block:
-            chosen = np.flatnonzero(free)
             return self._gram_sums(chosen, omega[chosen])
-        if held is None or not np.allclose(omega, held.omega, rtol=1e-13, atol=0.0):
-            return self._sum_anew(free, omega)
-        flipped = np.flatnonzero(free != held.free)
-        if len(flipped) > MENDED_SHARE * np.count_nonzero(free):
-            return self._sum_anew(free, omega)
-        if len(flipped):
-            signed = np.where(free[flipped], held.omega[flipped], -held.omega[flipped])
-            matrix, mean = self._gram_sums(flipped, signed)
-            matrix += held.matrix
-            self._held = _Held(free.copy(), held.omega, matrix, mean + held.mean)
-        assert self._held is not None
-        return self._held.matrix, self._held.mean
-
-    def _sum_anew(self, free: Mask, omega: Vector) -> tuple[Matrix, Vector]:
-        chosen = np.flatnonzero(free)
-        self._held = None  # two of them at once are memory
+        if held is not None and np.allclose(omega, held.omega, rtol=1e-13, atol=0.0):
+            flipped = np.flatnonzero(free != held.free)
+            if len(flipped) == 0:
+                return held.matrix, held.mean
+            if len(flipped) <= MENDED_SHARE * len(chosen):
+                signed = np.where(free[flipped], held.omega[flipped], -held.omega[flipped])
+                matrix, mean = self._gram_sums(flipped, signed)
+                matrix += held.matrix
+                self._held = _Held(free.copy(), held.omega, matrix, mean + held.mean)
+                return self._held.matrix, self._held.mean
+        held = self._held = None  # two of them at once are memory
         self._held = _Held(free.copy(), omega, *self._gram_sums(chosen, omega[chosen]))
         return self._held.matrix, self._held.mean
 
@@ -434,21 +415,16 @@ def held_gram(psi: Matrix) -> FeatureGram:
     return FeatureGram(OneBlock(psi), None, as_given(psi))
 
 
+@dataclass
 class FeatureSource:
     """Factors for any pattern at one μ; see `protocol`."""
 
-    def __init__(self, gram: FeatureGram, mu: Vector) -> None:
-        self.gram, self.mu = gram, mu
-        self.unit = float(np.max(mu))
+    gram: FeatureGram
+    mu: Vector
 
     def factor(self, free: Mask, likely_bound: Mask | None = None) -> FeatureFactor:
         del likely_bound
-        matrix, mean = self.gram.sums(free, self.unit / self.mu)
-        hessian = matrix / self.unit
-        hessian.flat[:: len(hessian) + 1] += 1.0
-        with self.gram.few_threads():
-            lower = linalg.cholesky_in_place(hessian)
-        return FeatureFactor(self, free, lower, mean / self.unit)
+        return FeatureFactor(self.gram, self.mu, free)
 
 
 class FeatureFactor:
@@ -462,11 +438,16 @@ class FeatureFactor:
         m.
     """
 
-    def __init__(self, source: FeatureSource, free: Mask, lower: Matrix, mean: Vector) -> None:
-        self.gram, self.mu, self.unit = source.gram, source.mu, source.unit
-        self.free, self.lower, self.mean = free, lower, mean
-        self.weight = np.where(free, 1.0 / self.mu, 0.0)
+    def __init__(self, gram: FeatureGram, mu: Vector, free: Mask) -> None:
+        self.gram, self.mu, self.free, self.unit = gram, mu, free, float(np.max(mu))
+        self.weight = np.where(free, 1.0 / mu, 0.0)
         self.total = float(self.weight.sum())
+        matrix, mean = gram.sums(free, self.unit / mu)
+        hessian = matrix / self.unit
+        hessian.flat[:: len(hessian) + 1] += 1.0
+        with gram.few_threads():
+            self.lower = linalg.cholesky_in_place(hessian)
+        self.mean = mean / self.unit
 
     def solve(self, targets: Vector, fixed: Vector, total: float | None) -> Solved:
         """By the primal unknowns θ, which do not cancel however small μ is."""
@@ -500,19 +481,6 @@ class FeatureFactor:
         variance = self.variance(self.gram, border=border)
         inverse = self.weight * (1.0 - self.weight * variance)
         return inverse, np.where(self.free, 0.0, variance)
-
-    def schur_complement(self, *, border: bool) -> Matrix:
-        others = np.flatnonzero(~self.free)
-        if len(others) == 0:
-            return np.empty((0, 0))
-        psi = self.gram.features_at(others)
-        half = linalg.solve_lower(self.lower, psi.T)
-        out = half.T @ half + np.diag(self.mu[others])
-        if not border:
-            return out
-        to_ones, left = self._ones
-        missed = 1.0 - psi @ to_ones
-        return out + np.outer(missed, missed / left)
 
     def without_groups(
         self, parts: Sequence[np.ndarray], v: Vector, *, border: bool

@@ -38,13 +38,6 @@ class Factor(Protocol):
         last.
         """
 
-    def schur_complement(self, *, border: bool) -> Matrix:
-        """A_RR − Q_RF A_FF⁻¹ Q_FR for the r rows R that are not free, shape (r, r).
-
-        Times τ² it is their covariance given the free rows, in a Gaussian process. With a
-        border as in `diagonals`.
-        """
-
     def without_groups(
         self, parts: Sequence[np.ndarray], v: Vector, *, border: bool
     ) -> tuple[Vector, Vector]:
@@ -89,9 +82,6 @@ class Gram(Protocol):
 
     def magnitude(self, v: Vector) -> Vector:
         """|Q||v| or a little more: the yardstick of rounding in `matvec`."""
-
-    def mean(self, share: Vector) -> float:
-        """shareᵀ Q share, the mean of Q for shares that sum to one."""
 
     def subset(self, rows: np.ndarray) -> Gram: ...
 

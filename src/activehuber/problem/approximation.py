@@ -78,9 +78,9 @@ def build_basis(
     if approximation.kind == "nystrom":
         marks = _landmark_rows(approximation, kernels, columns, rows, labels, numbers, sample)
     for kernel, own in zip(kernels, columns, strict=True):
-        chosen = _of_view(sample, own)
+        chosen = feature_maps.of_view(sample, own)
         if approximation.kind == "nystrom":
-            functions.append(feature_maps.landmarks(kernel, _of_view(marks, own)))
+            functions.append(feature_maps.landmarks(kernel, feature_maps.of_view(marks, own)))
         elif approximation.kind == "fourier":
             functions.append(
                 feature_maps.random_fourier_features(
@@ -91,10 +91,6 @@ def build_basis(
             centre = chosen.mean(axis=0) if fit_intercept else np.zeros(chosen.shape[1])
             functions.append(feature_maps.Columns(centre, kernel.name == "cosine"))
     return Basis(tuple(columns), tuple(functions)), sample
-
-
-def _of_view(rows: Matrix, columns: np.ndarray | None) -> Matrix:
-    return rows if columns is None else np.ascontiguousarray(rows[:, columns])
 
 
 def _landmark_rows(
@@ -122,7 +118,9 @@ def _landmark_rows(
     candidates, seen = np.concatenate([sample, taken[: len(others)]]), taken[len(others) :]
     functions = np.zeros((len(seen), len(candidates)))
     for kernel, own in zip(kernels, columns, strict=True):
-        functions += kernel.between(_of_view(seen, own), _of_view(candidates, own))
+        functions += kernel.between(
+            feature_maps.of_view(seen, own), feature_maps.of_view(candidates, own)
+        )
     if not np.all(np.isfinite(functions)):
         return sample  # which says so
     chosen = landmark_choice.forward_choice(functions, labels[looked_at], wanted)

@@ -166,7 +166,7 @@ def row_certificate(
 
 def _relative(error: float, unit: float) -> float:
     """error / unit; where there is no unit nothing may be violated."""
-    return error / unit if unit > 0.0 else (0.0 if error == 0.0 else np.inf)
+    return error / unit if unit > 0.0 else (0.0 if error <= 0.0 else np.inf)
 
 
 def scale_of(labels: Vector, threshold: float, fit_intercept: bool) -> float:
@@ -177,9 +177,7 @@ def scale_of(labels: Vector, threshold: float, fit_intercept: bool) -> float:
 
 def relative_gap(gap: float, objective: float) -> float:
     """gap / J; of J = 0 a gap is none or all, and nothing vouches for a J that overflowed."""
-    if not np.isfinite(objective):
-        return np.inf
-    return gap / objective if objective > 0.0 else (0.0 if gap <= 0.0 else np.inf)
+    return _relative(gap, objective) if np.isfinite(objective) else np.inf
 
 
 def _dual_point(dual: Vector, slack: Vector, residuals: Vector, threshold: float) -> Vector:

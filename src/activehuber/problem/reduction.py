@@ -21,38 +21,42 @@ import numpy as np
 from activehuber._typing import Matrix, Vector
 from activehuber.operators.features import held_gram
 from activehuber.operators.protocol import Gram
-from activehuber.problem import smoothing
-from activehuber.problem.certificate import (
-    SETTLED,
-    Certificate,
-    Evaluation,
-    Objective,
-    row_certificate,
-)
+from activehuber.problem import certificate, smoothing
 from activehuber.problem.problem import Problem, Solution
 
 
-@dataclass(frozen=True)
 class Expansion:
     """All views on the rows of the expansion, with their penalties factored.
 
+    Parameters
+    ----------
+    parts : sequence of ExpandedView
+        With penalties where `manifold` is positive, and then with features unless
+        `agreement` is positive too.
+    alpha, manifold, agreement : float
+        λ, γ and γ_B.
+    exact : bool
+        Whether K may not be lifted (see `_lifted_smoothing_matrix`).
+
     Attributes
     ----------
-    parts : tuple of ExpandedView
-    alpha : float
-        λ.
-    ratio : float
-        κ = γ/λ.
-    coupling : float
-        κ_B = γ_B/λ.
+    ratio, coupling : float
+        κ = γ/λ and κ_B = γ_B/λ.
     smoother : Smoother
     """
 
-    parts: tuple[smoothing.ExpandedView, ...]
-    alpha: float
-    ratio: float
-    coupling: float
-    smoother: smoothing.Smoother
+    def __init__(
+        self,
+        parts: Sequence[smoothing.ExpandedView],
+        *,
+        alpha: float,
+        manifold: float,
+        agreement: float,
+        exact: bool = False,
+    ) -> None:
+        self.parts, self.alpha, self.ratio = tuple(parts), alpha, manifold / alpha
+        self.coupling = agreement / alpha if len(parts) > 1 else 0.0
+        self.smoother = smoothing.smoother_of(parts, self.ratio, self.coupling, exact=exact)
 
     def __len__(self) -> int:
         return len(self.parts[0].operator)
@@ -72,33 +76,31 @@ class Expansion:
         parts = enumerate(self.parts)
         return np.stack([p.operator.matvec(w[:, i], precise=precise) for i, p in parts], axis=1)
 
-    def penalise(self, f: Matrix) -> Matrix:
-        """κ M^α f^α + κ_B (m f^α − Σ_β f^β), shape (n, m)."""
+    def penalise(self, f: Matrix, *, sizes: bool = False) -> Matrix:
+        """κ M^α f^α + κ_B (m f^α − Σ_β f^β), shape (n, m); of sizes all terms are added up."""
         out = np.zeros_like(f)
         if self.ratio > 0.0:
             for i, part in enumerate(self.parts):
-                out[:, i] = self.ratio * (part.penalty @ f[:, i])
+                out[:, i] = self.ratio * (
+                    (abs(part.penalty) if sizes else part.penalty) @ f[:, i]
+                )
         if self.coupling > 0.0:
-            out += self.coupling * (f.shape[1] * f - f.sum(axis=1, keepdims=True))
+            sign = 1 if sizes else -1
+            total = sign * f.sum(axis=1, keepdims=True)
+            out += self.coupling * ((f.shape[1] - 1 - sign) * f + total)
         return out
 
-    def evaluate(self, w: Matrix, values: Matrix) -> Evaluation:
+    def evaluate(self, w: Matrix, values: Matrix) -> certificate.Evaluation:
         """What coefficients w of shape (n, m) give, and the yardsticks of its rounding.
 
         `values` are those of `values(w)`.
         """
-        sizes = np.stack(
-            [p.operator.magnitude(w[:, i]) for i, p in enumerate(self.parts)], axis=1
-        )
-        rounding = np.zeros_like(sizes)
-        if self.ratio > 0.0:
-            for i, part in enumerate(self.parts):
-                rounding[:, i] = self.ratio * (abs(part.penalty) @ sizes[:, i])
-        if self.coupling > 0.0:
-            others = sizes.sum(axis=1, keepdims=True) - sizes
-            rounding += self.coupling * ((sizes.shape[1] - 1) * sizes + others)
+        parts = enumerate(self.parts)
+        sizes = np.stack([p.operator.magnitude(w[:, i]) for i, p in parts], axis=1)
         gradient = self.alpha * self.penalise(values)
-        return Evaluation(w, values, gradient, sizes, self.alpha * rounding)
+        return certificate.Evaluation(
+            w, values, gradient, sizes, self.alpha * self.penalise(sizes, sizes=True)
+        )
 
     def reduce(self, labelled: np.ndarray, weights: Vector, fit_intercept: bool) -> Reduction:
         """The reduced problem's Q for some labelled rows and view weights c."""
@@ -200,7 +202,7 @@ class RowState:
     v : ndarray of shape (l,)
     coefficients, parts : ndarray of shape (n, m)
         w^α, and K^α w^α.
-    evaluation : Evaluation or None
+    evaluation : certificate.Evaluation or None
         With the yardsticks of rounding, once they are asked for.
     """
 
@@ -213,7 +215,7 @@ class RowState:
     intercept: float
     coefficients: Matrix
     parts: Matrix
-    evaluation: Evaluation | None = None
+    evaluation: certificate.Evaluation | None = None
 
     least_gain = 1.0  # the share of the error left up to which another correction pays
 
@@ -236,7 +238,9 @@ class RowState:
     def is_settled(self) -> bool:
         """Whether there is nothing to correct, or nothing to correct it with."""
         largest = float(np.max(np.abs(self.residuals[self.problem.active])))
-        return self.solution.factor is None or self.error <= SETTLED * min(self.level, largest)
+        return self.solution.factor is None or self.error <= certificate.SETTLED * min(
+            self.level, largest
+        )
 
     def corrected(self) -> RowState:
         """One step of iterative refinement, by the factor of Q."""
@@ -251,7 +255,7 @@ class RowState:
         v = self.v + change
         return replace(self, v=v, intercept=b, coefficients=w, parts=parts, evaluation=None)
 
-    def _evaluate(self) -> Evaluation:
+    def _evaluate(self) -> certificate.Evaluation:
         found = self.evaluation
         return found or self.reduction.expansion.evaluate(self.coefficients, self.parts)
 
@@ -277,37 +281,15 @@ class RowState:
         trust = np.where(self.solution.free, (np.min(sizes) / sizes) ** 2, 0.0)
         yield replace(balanced, intercept=b + float(balanced.errors @ trust / trust.sum()))
 
-    def certificate(self, threshold: float, centre: float) -> Certificate:
+    def certificate(self, threshold: float, centre: float) -> certificate.Certificate:
         """Theorem 1 for labels from which `centre` was taken off."""
         reduction, problem = self.reduction, self.problem
         y, weights = np.zeros((2, len(reduction.expansion)))
         y[reduction.labelled] = problem.y + centre
         weights[reduction.labelled] = np.where(problem.active, problem.weights, 0.0)
-        objective = Objective(
+        objective = certificate.Objective(
             y, weights, problem.alpha, reduction.weights, problem.fit_intercept
         )
-        return row_certificate(self._evaluate(), objective, self.intercept + centre, threshold)
-
-
-def expand_views(
-    parts: Sequence[smoothing.ExpandedView],
-    *,
-    alpha: float,
-    manifold: float,
-    agreement: float,
-    exact: bool = False,
-) -> Expansion:
-    """Factor the penalties of all views.
-
-    Parameters
-    ----------
-    parts : sequence of ExpandedView
-        With penalties where `manifold` is positive, and then with features unless
-        `agreement` is positive too.
-    exact : bool
-        Whether K may not be lifted (see `_lifted_smoothing_matrix`).
-    """
-    ratio = manifold / alpha
-    coupling = agreement / alpha if len(parts) > 1 else 0.0
-    smoother = smoothing.smoother_of(parts, ratio, coupling, exact=exact)
-    return Expansion(tuple(parts), alpha, ratio, coupling, smoother)
+        return certificate.row_certificate(
+            self._evaluate(), objective, self.intercept + centre, threshold
+        )

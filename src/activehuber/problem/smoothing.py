@@ -125,7 +125,7 @@ def smoother_of(
     if _are_narrow(parts):
         return _Joint(parts, ratio, coupling)
     if coupling == 0.0:
-        return _Separate([_smoother(part, ratio, 0.0) for part in parts])
+        return _Separate([_Joint([part], ratio, 0.0) for part in parts])
     return _Coupled(parts, ratio, coupling, exact=exact)
 
 
@@ -171,16 +171,15 @@ def _inner(left: Matrix, right: Matrix) -> Matrix:
     return np.ascontiguousarray(linalg.multiply(left.T, right))
 
 
-def _smoother(part: ExpandedView, ratio: float, identity: float) -> Matrix:
-    """Ψ = Φ chol(I + Φᵀ(κM + identity·I)Φ)⁻ᵀ, shape (n, r)."""
+def _add_form(target: Matrix, part: ExpandedView, ratio: float, identity: float) -> Matrix:
+    """target + Φᵀ(κM + identity·I)Φ, shape (r, r), in place."""
     features = part.features
     assert features is not None
-    inner = np.zeros((features.shape[1], features.shape[1]))
     if ratio > 0.0:
-        inner += ratio * _inner(features, part.penalty @ features)
+        target += ratio * _inner(features, part.penalty @ features)
     if identity > 0.0:
-        inner += identity * _inner(features, features)
-    return np.ascontiguousarray(linalg.solve_lower(_factor_of_one_and(inner), features.T).T)
+        target += identity * _inner(features, features)
+    return target
 
 
 def _factor_of_one_and(form: Matrix) -> Matrix:
@@ -230,11 +229,10 @@ class _Plain(Smoother):
             matrix = part.operator.matrix
             if matrix is None:
                 assert part.features is not None
-                out.append(linalg.cross_product(np.ascontiguousarray(part.features[labelled])))
-            elif len(labelled) == len(matrix):
-                out.append(matrix)
-            else:
-                out.append(submatrix(matrix, labelled, labelled))
+                matrix = linalg.cross_product(np.ascontiguousarray(part.features[labelled]))
+            elif len(labelled) < len(matrix):
+                matrix = submatrix(matrix, labelled, labelled)
+            out.append(matrix)
         return out
 
 
@@ -258,20 +256,18 @@ def _weighted_sum(matrices: Sequence[Matrix], factors: Vector) -> Matrix:
 
 
 class _Separate(Smoother):
-    """Graphs but no agreement: f^α = Ψ^α Ψ^αᵀ x^α."""
+    """Graphs but no agreement: each view by itself."""
 
-    def __init__(self, smoothers: Sequence[Matrix]) -> None:
-        self.smoothers = smoothers
+    def __init__(self, views: Sequence[_Joint]) -> None:
+        self.views = views
 
     def smooth(self, sources: Matrix) -> Matrix:
-        columns = [
-            linalg.multiply(psi, linalg.multiply(psi.T, sources[:, i]))
-            for i, psi in enumerate(self.smoothers)
-        ]
-        return np.stack(columns, axis=1)
+        own = enumerate(self.views)
+        return np.concatenate([view.smooth(sources[:, [i]]) for i, view in own], axis=1)
 
     def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
-        blocks = _weighted_rows(self.smoothers, weights, labelled)
+        pairs = zip(self.views, weights, strict=True)
+        blocks = [view.halves(np.array([c]), labelled) for view, c in pairs]
         narrow = sum(block.shape[1] for block in blocks) <= LOW_RANK_SHARE * len(labelled)
         if len(blocks) == 1 or narrow:
             return _gram_of_features(blocks, len(labelled), centre)
@@ -378,7 +374,10 @@ def _smoothing_pair(part: ExpandedView, ratio: float, scale: float) -> tuple[Mat
 def _smoothing_matrix(part: ExpandedView, ratio: float, scale: float) -> Matrix:
     """S = (K⁻¹ + B)⁻¹, by features if there are, else by LU."""
     if part.features is not None:
-        return linalg.cross_product(_smoother(part, ratio, scale))
+        empty = np.zeros((part.features.shape[1], part.features.shape[1]))
+        lower = _factor_of_one_and(_add_form(empty, part, ratio, scale))
+        half = linalg.solve_lower(lower, part.features.T).T
+        return linalg.cross_product(np.ascontiguousarray(half))
     K = part.operator.matrix
     assert K is not None
     system = scale * K  # becomes I + B K, the transpose of I + K B
@@ -443,11 +442,8 @@ class _Joint(Smoother):
         if coupling > 0.0:
             stacked = np.concatenate(self.features, axis=1)
             form -= coupling * _inner(stacked, stacked)
-        for part, phi, block in zip(parts, self.features, self.slices, strict=True):
-            if ratio > 0.0:
-                form[block, block] += ratio * _inner(phi, part.penalty @ phi)
-            if coupling > 0.0:
-                form[block, block] += coupling * len(parts) * _inner(phi, phi)
+        for part, block in zip(parts, self.slices, strict=True):
+            _add_form(form[block, block], part, ratio, coupling * len(parts))
         self.lower = _factor_of_one_and(form)
 
     def smooth(self, sources: Matrix) -> Matrix:
@@ -459,8 +455,11 @@ class _Joint(Smoother):
         ]
         return np.stack(columns, axis=1)
 
-    def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
+    def halves(self, weights: Vector, labelled: np.ndarray) -> Matrix:
+        """Ψ on labelled rows."""
         blocks = _weighted_rows(self.features, weights, labelled)
         stacked = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
-        half = linalg.solve_lower(self.lower, stacked.T).T
-        return _gram_of_features([half], len(labelled), centre)
+        return linalg.solve_lower(self.lower, stacked.T).T
+
+    def gram(self, weights: Vector, labelled: np.ndarray, centre: bool) -> Gram:
+        return _gram_of_features([self.halves(weights, labelled)], len(labelled), centre)

@@ -129,10 +129,10 @@ def _each_left_out(
     share = np.minimum(1.0, 1.0 / problem.weights)
     ridge = mu / share
     if problem.fit_intercept and units(problem.weights, free) < 2.0:
-        refitted = np.array(
-            [refit_without(problem, solution, i, threshold) for i in range(len(mu))]
+        each = [refit_without(problem, solution, i, threshold) for i in range(len(mu))]
+        return LeaveOneOut(
+            np.array(each), problem.gram.diagonal.copy(), ridge, problem.gram.missing
         )
-        return LeaveOneOut(refitted, problem.gram.diagonal.copy(), ridge, problem.gram.missing)
     inverse, schur = np.zeros_like(mu), problem.gram.diagonal.copy()
     if solution.factor is not None:  # of B, with the border
         inverse, schur = solution.factor.diagonals(border=problem.fit_intercept)

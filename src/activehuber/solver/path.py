@@ -20,10 +20,11 @@ of either sign. Its ends are lines too, and the path has a breakpoint where the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
-from activehuber._typing import Matrix, Vector
+from activehuber._typing import Mask, Matrix, Vector
 from activehuber.loss import huber
 from activehuber.numerics.linalg import BreakdownError
 from activehuber.problem.problem import EPSILON, Problem
@@ -126,14 +127,8 @@ class ThresholdPath:
 
     def times(self, unit: float) -> ThresholdPath:
         """The same with labels measured in units of 1/`unit`."""
-        return replace(
-            self,
-            thresholds=unit * self.thresholds,
-            dual_coef=unit * self.dual_coef,
-            intercept=unit * self.intercept,
-            fitted=unit * self.fitted,
-            y=unit * self.y,
-        )
+        names = ("thresholds", "dual_coef", "intercept", "fitted", "y")
+        return replace(self, **{name: unit * getattr(self, name) for name in names})
 
     def at(self, threshold: float) -> tuple[Matrix, float]:
         """The minimiser at any threshold from the last breakpoint on.
@@ -189,12 +184,8 @@ class _Direction:
     excess: Vector
 
 
-@dataclass(frozen=True)
-class _Event:
-    """How far down the next change is, and which labels change: none for a kink of b."""
-
-    step: float
-    rows: tuple[int, ...]
+# How far down the next change is, and which labels change: none for a kink of b.
+_Event: TypeAlias = tuple[float, tuple[int, ...]]
 
 
 class _Walk:
@@ -280,9 +271,9 @@ class _Walk:
         times = np.where(free, np.minimum(up, down), back)
         met = np.flatnonzero(times <= NO_STEP * xi)
         if len(met):
-            return _Event(0.0, (int(met[0]),))
+            return 0.0, (int(met[0]),)
         row = int(np.argmin(times))
-        return _Event(float(times[row]), (row,))
+        return float(times[row]), (row,)
 
     def _look_on_plateau(self) -> tuple[_Direction, _Event]:
         """The same without free labels: b is the middle of max_− z and min_+ z.
@@ -303,8 +294,8 @@ class _Walk:
         meet = -(low.value + high.value) / closing if closing > NO_RATE else np.inf
         kink = min(low.next_kink, high.next_kink)
         if meet <= kink:
-            return direction, _Event(max(0.0, meet), (low.row, high.row))
-        return direction, _Event(max(kink, TIE * self.threshold), ())
+            return direction, (max(0.0, meet), (low.row, high.row))
+        return direction, (max(kink, TIE * self.threshold), ())
 
     def advance(self, direction: _Direction, threshold: float) -> bool:
         """Go down to a threshold, and put right what rounding does.
@@ -440,9 +431,8 @@ def _time(slack: Vector, rate: Vector, threshold: float, *, least_rate: float) -
 # --- the path ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Trail:
-    """The path of the reduced problem.
+    """The path of the reduced problem: the breakpoints met so far, K of them.
 
     Attributes
     ----------
@@ -453,25 +443,16 @@ class Trail:
         the features of Q are centred.
     states : ndarray of shape (K, l), int8
     n_events : int
+        How many labels changed at them.
     complete : bool
     """
 
-    thresholds: Vector
-    v: Matrix
-    level: Vector
-    states: np.ndarray
-    n_events: int
-    complete: bool
-
-
-class _Record:
-    """The breakpoints met so far, and how many labels changed at them."""
-
     def __init__(self, bytes_each: float) -> None:
-        self.bytes_each, self.n_events = bytes_each, 0
+        self.bytes_each, self.n_events, self.complete = bytes_each, 0, False
         self.points: list[tuple[float, Vector, float, np.ndarray]] = []
 
     def add(self, walk: _Walk) -> None:
+        """Take down where a walk is."""
         if (len(self.points) + 1) * self.bytes_each > MOST_BYTES:
             raise ValueError(
                 f"the path has more than {len(self.points)} breakpoints, too many to hold; "
@@ -482,16 +463,14 @@ class _Record:
         level = walk.intercept + float(np.mean(walk.fitted))
         self.points.append((walk.threshold, walk.v, level, walk.side.copy()))
 
-    def trail(self, problem: Problem, *, complete: bool) -> Trail:
-        """All of them, on all labels of the problem."""
-        thresholds, v, level, side = zip(*self.points, strict=True)
-        shape = (len(thresholds), len(problem.y))
-        all_v, states = np.zeros(shape), np.full(shape, NO_LABEL, dtype=np.int8)
-        all_v[:, problem.active] = np.array(v)
-        states[:, problem.active] = np.array(side)
-        return Trail(
-            np.array(thresholds), all_v, np.array(level), states, self.n_events, complete
-        )
+    def finish(self, active: Mask, *, complete: bool) -> Trail:
+        """Put all of them side by side, on all labels of the problem."""
+        thresholds, v, level, side = map(np.array, zip(*self.points, strict=True))
+        self.thresholds, self.level, self.complete = thresholds, level, complete
+        shape = (len(thresholds), len(active))
+        self.v, self.states = np.zeros(shape), np.full(shape, NO_LABEL, dtype=np.int8)
+        self.v[:, active], self.states[:, active] = v, side
+        return self
 
 
 def follow(
@@ -512,7 +491,7 @@ def follow(
     bytes_each : float
         What a breakpoint will take in memory, to stop in time.
     """
-    walk, record = _Walk(_restricted(problem)), _Record(bytes_each)
+    walk, trail = _Walk(_restricted(problem)), Trail(bytes_each)
     end = DEFAULT_END * walk.threshold if min_threshold is None else float(min_threshold)
     most = np.inf if max_events is None else max_events
     # Residuals that are nothing but rounding have no pattern.
@@ -522,27 +501,27 @@ def follow(
         if not walk.threshold > end:
             break
         # 1. where to from here?
-        direction, event = walk.look()
+        direction, (step, rows) = walk.look()
 
         # 2. nowhere before these labels have changed
-        if event.rows and event.step <= NO_STEP * walk.threshold:
-            walk.change(event.rows)
+        if rows and step <= NO_STEP * walk.threshold:
+            walk.change(rows)
             if walk.is_stuck:
-                record.add(walk)
+                trail.add(walk)
                 walk.hop_down(end)
             continue
 
         # 3. down to the next event
-        record.add(walk)
-        there = walk.threshold - event.step
+        trail.add(walk)
+        there = walk.threshold - step
         stop = max(end, LONGEST_SEGMENT * walk.threshold)
         arrived = walk.advance(direction, max(there, stop))
-        if record.n_events >= most:
+        if trail.n_events >= most:
             break
         if there > stop and arrived:
-            walk.change(event.rows)
-    record.add(walk)
-    return record.trail(problem, complete=walk.threshold <= end)
+            walk.change(rows)
+    trail.add(walk)
+    return trail.finish(problem.active, complete=walk.threshold <= end)
 
 
 def _restricted(problem: Problem) -> Problem:
@@ -614,15 +593,8 @@ def _expand(
     error = np.max(np.where(free, np.abs(excess), 0.0), axis=1)
     source = problem.gram.source(problem.mu)
     for k in np.flatnonzero(error > LARGE_EXPANSION_ERROR * trail.thresholds[part]):
-        solution = Solution(
-            v=trail.v[part][k],
-            fitted=fitted[k],
-            intercept=float(b[k]),
-            free=free[k],
-            n_iter=0,
-            status=Status.CONVERGED,
-            factor=source.factor(free[k]),
-        )
+        v, factor = trail.v[part][k], source.factor(free[k])
+        solution = Solution(v, fitted[k], float(b[k]), free[k], 0, Status.CONVERGED, factor)
         fit = recover(reduction, problem, solution, float(trail.thresholds[part][k]), centre)
         w[k], b[k] = fit.coefficients, fit.intercept
         values[k] = _values(reduction, w[k : k + 1])[0]

@@ -93,9 +93,8 @@ def refined(state: State) -> State:
         better: State = state.corrected()
         if not better.error < state.error:
             break
-        enough = not better.error < state.least_gain * state.error
-        state = better
-        if enough:
+        last, state = state, better
+        if not state.error < state.least_gain * last.error:
             break
     return state
 
@@ -108,9 +107,8 @@ def is_good(fit: CertifiedFit) -> bool:
 def best_of(fits: Iterator[CertifiedFit]) -> CertifiedFit:
     """The first that is good, else the one of least KKT residual."""
     best = next(fits)
-    while not is_good(best):
-        other = next(fits, None)
-        if other is None:
-            break
+    for other in fits if not is_good(best) else ():
         best = min(best, other, key=lambda fit: fit.certificate.kkt_residual)
+        if is_good(best):
+            break
     return best
