@@ -6,7 +6,8 @@
 Four UCI sets, at most 500 training rows (70 % of the rows at most), the rest test rows; labels
 clean, 20 % of them shuffled, 20 % shifted to one side by 3 to 8 standard deviations. Every
 method gets the same standardised features and training labels and chooses its parameters on
-them alone. Peers' predictions are cached in `build/selection` under a hash of what they saw,
+them alone; boosting is by absolute error, and LightGBM and CatBoost are of the dependency group
+`bench`. Peers' predictions are cached in `build/selection` under a hash of what they saw,
 their code and versions; what is timed is never cached.
 """
 
@@ -94,6 +95,27 @@ def boosting(d: int) -> BaseEstimator:
     return tuned(model, grid)
 
 
+def lightgbm(d: int) -> BaseEstimator:
+    from lightgbm import LGBMRegressor
+
+    model = LGBMRegressor(objective="l1", random_state=0, n_jobs=1, verbose=-1)
+    grid = {"learning_rate": [0.05, 0.15], "num_leaves": [8, 31], "min_child_samples": [5]}
+    return tuned(model, grid)
+
+
+def catboost(d: int) -> BaseEstimator:
+    from catboost import CatBoostRegressor
+
+    model = CatBoostRegressor(
+        loss_function="MAE",
+        random_seed=0,
+        thread_count=1,
+        verbose=False,
+        allow_writing_files=False,
+    )
+    return tuned(model, {"learning_rate": [0.05, 0.15], "depth": [4, 6]})
+
+
 def forest(d: int) -> BaseEstimator:
     model = RandomForestRegressor(n_estimators=200, random_state=0)
     return tuned(model, {"min_samples_leaf": [1, 4], "max_features": [0.4, 1.0]})
@@ -106,6 +128,8 @@ PEERS: dict[str, Callable[[int], BaseEstimator]] = {
     "SVR laplacian": partial(svr, "laplacian"),
     "GP ARD": gaussian_process,
     "boosting": boosting,
+    "LightGBM": lightgbm,
+    "CatBoost": catboost,
     "forest": forest,
 }
 
@@ -137,7 +161,7 @@ def fitted_peer(model: BaseEstimator, X: np.ndarray, y: np.ndarray) -> BaseEstim
         return model.fit(X, y)
 
 
-_PEER_CODE = (kernel_ridge, svr, gaussian_process, boosting, forest)
+_PEER_CODE = (kernel_ridge, svr, gaussian_process, boosting, lightgbm, catboost, forest)
 _VERSIONS = (np.__version__, scipy.__version__, sklearn.__version__)
 
 
