@@ -334,7 +334,7 @@ def test_wrong_labels_do_not_steer_the_choice(rng):
     dirty = y.copy()
     dirty[:30] += rng.uniform(3.0, 8.0, 30)
     plan = Plan((-2.0, 0.0, 1.0), (-6.0, -3.0, 0.0))
-    ends = [selection.search([family("rbf", X)], labels(v), plan) for v in (y, dirty)]
+    ends = [selection.search([family("rbf", X)], labels(v), plan)[0] for v in (y, dirty)]
     clean, corrupted = (end.point for end in ends)
     assert abs(clean.theta[0] - corrupted.theta[0]) < 1.0
 
@@ -361,8 +361,8 @@ def test_kernels_together_see_two_scales(rng):
     y = 8.0 * np.sin(X[:, 0] + X[:, 1]) + 2.0 * rough + 0.05 * rng.normal(size=300)
     plan = Plan((-2.0, 0.0, 2.0), (-6.0, -3.0, 0.0))
     both = [family("laplacian", X), family("matern", X)]
-    found = selection.search(both, labels(y), plan)
-    alone = [selection.search([one], labels(y), plan) for one in both]
+    found, _ = selection.search(both, labels(y), plan)
+    alone = [selection.search([one], labels(y), plan)[0] for one in both]
     assert found.point.family.name == "laplacian + matern"
     everyone = np.arange(300)
 

@@ -37,8 +37,7 @@ from activehuber.numerics.linalg import BreakdownError
 from activehuber.runtime.messages import TableError, first_line, shortened
 from activehuber.selection.candidates import WIDTH_KERNELS, Family, MovableKernel
 from activehuber.selection.joint import likelihood_of_labels
-from activehuber.selection.search import LOOK_ROWS, RIDGES, WIDTH_FACTORS
-from activehuber.selection.tuning import labels_of
+from activehuber.selection.search import LOOK_ROWS, RIDGES, WIDTH_FACTORS, labels_of
 from activehuber.views import View
 
 # Passes over the rows after which two thirds of the bar of a fit have gone by.
