@@ -47,7 +47,7 @@ def wiggly(rng, n=60, d=3):
 def errors_of(Q, given, ridge):
     """Leave-one-out errors of the least-squares fit, as the criterion has them."""
     mu = ridge / given.weights
-    P = criterion.projected_inverse(Q.copy(), mu, given.fit_intercept)
+    P, _ = criterion.projected_inverse(Q.copy(), mu, given.fit_intercept)
     return criterion.LeftOut.of(P, given, mu).errors.ravel()
 
 
@@ -118,7 +118,7 @@ def test_errors_of_folds_equal_refits_without_them(fit_intercept, weighted, rng)
     mu, Q = 0.05 / weights, oracles.gram("rbf", X, gamma=0.3)
     # One fold of a single label, one that is not contiguous.
     folds = [np.arange(7), np.array([7]), np.arange(8, 23, 2), np.arange(9, 23, 2)]
-    P = criterion.projected_inverse(Q.copy(), mu, fit_intercept)
+    P, _ = criterion.projected_inverse(Q.copy(), mu, fit_intercept)
     found = criterion.fold_errors(P, labels(y, weights, fit_intercept), folds)
     for part in folds:
         others = np.setdiff1d(np.arange(23), part)

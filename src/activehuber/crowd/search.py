@@ -157,7 +157,7 @@ class CounterSearch:
             across = whole[len(self.counted) :, places]
             for each in missing:
                 try:
-                    P = projected_inverse(Q.copy(), each.ridge / labels.weights, True)
+                    P, _ = projected_inverse(Q.copy(), each.ridge / labels.weights, True)
                     errors = np.stack([fold_errors(P, labels, parts) for parts in folds])
                 except BreakdownError:
                     continue  # a ridge too small for double precision

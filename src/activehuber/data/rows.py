@@ -424,11 +424,11 @@ def one_blas_thread() -> Iterator[None]:
                 _limit.restore_original_limits()
 
 
-def few_blas_threads(width: int) -> Any:
-    """A context for algebra of size `width`: threads that wait for each other slow it down."""
-    return one_blas_thread() if width <= ONE_THREAD_WIDTH else nullcontext()
+def threads_for(n_rows: int = 0, *, width: int = 0) -> Any:
+    """A context for the fit of a table, or for algebra of size `width`.
 
-
-def threads_for(n_rows: int) -> Any:
-    """A context for the fit of a table: one thread if it is small, else as many as allowed."""
-    return one_blas_thread() if n_rows <= ONE_THREAD_ROWS else nullcontext()
+    One thread if it is small, for threads that wait for each other slow it down; else as many
+    as allowed.
+    """
+    small = n_rows <= ONE_THREAD_ROWS and width <= ONE_THREAD_WIDTH
+    return one_blas_thread() if small else nullcontext()
