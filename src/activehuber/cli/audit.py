@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from importlib.util import find_spec
+from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -108,7 +108,7 @@ def audit_command(
         raise TableError(f"--engine must be local or dask, got {engine}")
     if engine == "local" and scheduler is not None:
         raise TableError("--scheduler is for --engine dask")
-    if engine == "dask" and not (find_spec("dask") and find_spec("distributed")):
+    if engine == "dask" and not (util.find_spec("dask") and util.find_spec("distributed")):
         raise TableError("--engine dask needs Dask: pip install 'activehuber[dask,cli]'")
     if engine == "dask" and group is not None:
         raise TableError("--group needs the rows in memory: leave out --engine dask")
