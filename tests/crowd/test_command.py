@@ -346,7 +346,7 @@ def test_a_model_that_was_tampered_with_is_damaged(trained, tmp_path, part, valu
     assert last in inner
     inner[last] = value
     content = {k: v for k, v in state.items() if k not in ("format", "version", "activehuber")}
-    any_state = record(dict.fromkeys(content, lambda value, where, sizes: None))
+    any_state = record(**dict.fromkeys(content, lambda value, where, sizes: None))
     (tmp_path / "m.skops").write_bytes(state_bytes(CROWD_FORMAT, content, any_state))
     with pytest.raises(TableError, match="is damaged"):
         load_model(tmp_path / "m.skops")

@@ -12,8 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from activehuber.data import encoding as module
-from activehuber.data.columns import Encoding
-from activehuber.data.encoding import TableFeatures, as_frame
+from activehuber.data.encoding import Encoding, TableFeatures, as_frame
 from activehuber.runtime.messages import TableError
 
 

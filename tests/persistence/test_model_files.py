@@ -104,7 +104,7 @@ def test_approximated_round_trip(rng, tmp_path, approximation):
     model = HLRegressor(
         approximation=approximation, n_components=20, random_state=1, views=views, alpha=0.1
     ).fit(X, y)
-    rule = record({"model": REGRESSOR})
+    rule = record(model=REGRESSOR)
     content = state_bytes(FORMAT, {"model": regressor_state(model)}, rule)
     (tmp_path / "m.skops").write_bytes(content)
     again = regressor_of(read_state(tmp_path / "m.skops", FORMAT, rule)["model"])
@@ -317,7 +317,7 @@ def test_landmarks_must_be_those_of_the_coefficients(rng, tmp_path):
     X = np.linspace(0, 6, 60).reshape(-1, 1)
     model = HLRegressor(approximation="nystrom", n_components=9, random_state=0, gamma=1.0)
     state = {"model": regressor_state(model.fit(X, np.sin(X.ravel())))}
-    rule = record({"model": REGRESSOR})
+    rule = record(model=REGRESSOR)
     many = state["model"]["basis"][0]["rows"] = np.linspace(0, 6, 30_000).reshape(-1, 1)
     (tmp_path / "m.skops").write_bytes(state_bytes(FORMAT, state, anything))
     with little_memory(), pytest.raises(TableError, match="coefficients must be an array"):

@@ -78,10 +78,10 @@ def test_rules(rule, good, bad):
         (items(flag, "n"), 3, "it must be a list of n, got 3"),
         (items(flag), [1], r"it\[0\] must be true or false, got 1"),
         (sequence(flag, text), [], "it must be a list of 2, got a list of 0"),
-        (record({"a": flag}), [], "it must be a dict, got a list of 0"),
-        (record({"a": flag}), {}, "it: 'a' is missing"),
-        (record({"a": flag}), {"a": True, "b": 1}, "it: 'b' is unknown"),
-        (record({"a": flag}), {"a": 1}, r"it\.a must be true or false"),
+        (record(a=flag), [], "it must be a dict, got a list of 0"),
+        (record(a=flag), {}, "it: 'a' is missing"),
+        (record(a=flag), {"a": True, "b": 1}, "it: 'b' is unknown"),
+        (record(a=flag), {"a": 1}, r"it\.a must be true or false"),
         (one_of("a", "b"), "c", "it must be one of 'a', 'b', got 'c'"),
         (
             array("f", "n", 2),
@@ -162,7 +162,7 @@ def test_a_record_is_looked_at_in_its_order_and_then_as_a_whole():
     def noting(name):
         return lambda value, where, sizes: seen.append((name, where))
 
-    rule = record({"b": noting("b"), "a": noting("a")}, noting("also"))
+    rule = record(noting("also"), b=noting("b"), a=noting("a"))
     rule({"a": 1, "b": 2}, "it", {})
     assert seen == [("b", "it.b"), ("a", "it.a"), ("also", "it")]
 

@@ -47,7 +47,7 @@ def wiggly(rng, n=60, d=3):
 def errors_of(Q, given, ridge):
     """Leave-one-out errors of the least-squares fit, as the criterion has them."""
     mu = ridge / given.weights
-    P = criterion.projected_inverse(Q.copy(), mu, given.fit_intercept)
+    P, _ = criterion.projected_inverse(Q.copy(), mu, given.fit_intercept)
     return criterion.LeftOut.of(P, given, mu).errors.ravel()
 
 
@@ -118,7 +118,7 @@ def test_errors_of_folds_equal_refits_without_them(fit_intercept, weighted, rng)
     mu, Q = 0.05 / weights, oracles.gram("rbf", X, gamma=0.3)
     # One fold of a single label, one that is not contiguous.
     folds = [np.arange(7), np.array([7]), np.arange(8, 23, 2), np.arange(9, 23, 2)]
-    P = criterion.projected_inverse(Q.copy(), mu, fit_intercept)
+    P, _ = criterion.projected_inverse(Q.copy(), mu, fit_intercept)
     found = criterion.fold_errors(P, labels(y, weights, fit_intercept), folds)
     for part in folds:
         others = np.setdiff1d(np.arange(23), part)
@@ -334,7 +334,7 @@ def test_wrong_labels_do_not_steer_the_choice(rng):
     dirty = y.copy()
     dirty[:30] += rng.uniform(3.0, 8.0, 30)
     plan = Plan((-2.0, 0.0, 1.0), (-6.0, -3.0, 0.0))
-    ends = [selection.search([family("rbf", X)], labels(v), plan) for v in (y, dirty)]
+    ends = [selection.search([family("rbf", X)], labels(v), plan)[0] for v in (y, dirty)]
     clean, corrupted = (end.point for end in ends)
     assert abs(clean.theta[0] - corrupted.theta[0]) < 1.0
 
@@ -361,8 +361,8 @@ def test_kernels_together_see_two_scales(rng):
     y = 8.0 * np.sin(X[:, 0] + X[:, 1]) + 2.0 * rough + 0.05 * rng.normal(size=300)
     plan = Plan((-2.0, 0.0, 2.0), (-6.0, -3.0, 0.0))
     both = [family("laplacian", X), family("matern", X)]
-    found = selection.search(both, labels(y), plan)
-    alone = [selection.search([one], labels(y), plan) for one in both]
+    found, _ = selection.search(both, labels(y), plan)
+    alone = [selection.search([one], labels(y), plan)[0] for one in both]
     assert found.point.family.name == "laplacian + matern"
     everyone = np.arange(300)
 

@@ -7,7 +7,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import Ridge
 
 from activehuber import HLClassifier, HLClassifierCV, HLRegressor, HLRegressorCV, View
-from activehuber.data.rows import ArrayRows, ChosenRows, LostRows, WatchedRows, parquet_rows
+from activehuber.data.rows import ArrayRows, ChosenRows, LostRows, parquet_rows
 from activehuber.kernels.feature_maps import landmarks, random_fourier_features
 from activehuber.kernels.kernel import Kernel
 from activehuber.operators import features as block_gram
@@ -339,7 +339,7 @@ def test_rows_inside_rows_are_the_same_rows(table):
     passes = []
     numbers = np.flatnonzero(X[:, 0] > 0.0)
     for inner in (ArrayRows(X), parquet_rows(path, without=["price"])):
-        watched = WatchedRows(inner, lambda: passes.append(1)).in_blocks_of(50)
+        watched = inner.watched_by(lambda: passes.append(1)).in_blocks_of(50)
         rows = ChosenRows(watched, numbers).in_blocks_of(30)
         assert (len(rows), rows.n_features) == (len(numbers), 4)
         np.testing.assert_array_equal(rows.take(np.array([3, 0])), X[numbers[[3, 0]]])
@@ -351,7 +351,7 @@ def test_rows_inside_rows_are_the_same_rows(table):
         assert len(passes) == before + 1
         assert rows.local and watched.local
     lost = LostRows(10, 4)
-    assert not (lost.local or WatchedRows(lost, None).local or ChosenRows(lost, numbers).local)
+    assert not (lost.local or ChosenRows(lost, numbers).local)
 
 
 def _copy_and_sum(X, factor, column):
@@ -365,7 +365,7 @@ def test_rows_inside_rows_are_held_as_those_of_an_array(extra, monkeypatch):
     params = {**SMALL, **parameters(extra, "adaptive")}
     expected = HLRegressor(**params).fit(np.ascontiguousarray(X[numbers]), y[numbers])
     passes = []
-    rows = ChosenRows(WatchedRows(ArrayRows(X), lambda: passes.append(1)), numbers)
+    rows = ChosenRows(ArrayRows(X).watched_by(lambda: passes.append(1)), numbers)
 
     def check(count):
         passes.clear()

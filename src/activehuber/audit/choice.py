@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.audit.inputs import AUTO, Encoded, Options, Progress, views_of_features
-from activehuber.data.rows import ArrayRows, Rows, WatchedRows
+from activehuber.data.rows import ArrayRows, Rows
 from activehuber.estimators.classifier import HLClassifier
 from activehuber.estimators.classifier_cv import HLClassifierCV
 from activehuber.estimators.groups import as_given, one_each
@@ -37,8 +37,7 @@ from activehuber.numerics.linalg import BreakdownError
 from activehuber.runtime.messages import TableError, first_line, shortened
 from activehuber.selection.candidates import WIDTH_KERNELS, Family, MovableKernel
 from activehuber.selection.joint import likelihood_of_labels
-from activehuber.selection.search import LOOK_ROWS, RIDGES, WIDTH_FACTORS
-from activehuber.selection.tuning import labels_of
+from activehuber.selection.search import LOOK_ROWS, RIDGES, WIDTH_FACTORS, labels_of
 from activehuber.views import View
 
 # Passes over the rows after which two thirds of the bar of a fit have gone by.
@@ -171,7 +170,7 @@ def _fit_to_all(
         approximation=approximation, n_components=share, random_state=options.random_state
     )
     watch = _Progress(options.tell)
-    model.fit(WatchedRows(table.rows, watch.pass_begins), y, **told)
+    model.fit(table.rows.watched_by(watch.pass_begins), y, **told)
     _ = model.label_quality_
     watch.tell = None  # the model keeps its rows, not who watched them
 

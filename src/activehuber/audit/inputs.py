@@ -16,8 +16,7 @@ import numpy as np
 from sklearn.base import clone
 
 from activehuber._typing import Mask
-from activehuber.data.columns import words_of
-from activehuber.data.encoding import TableFeatures
+from activehuber.data.encoding import TableFeatures, words_of
 from activehuber.data.parsing import has_thousands, offending, read_numbers
 from activehuber.data.rows import Rows
 from activehuber.estimators.groups import check_groups, group_numbers

@@ -21,7 +21,7 @@ def predict_command(
 ) -> None:
     """Predict the target for the rows of another table."""
     from activehuber.audit.outputs import predict_columns
-    from activehuber.data.columns import CATEGORY
+    from activehuber.data.encoding import CATEGORY
     from activehuber.data.reading import read_table
     from activehuber.data.writing import csv_text
     from activehuber.persistence.model_files import load_model

@@ -93,37 +93,31 @@ def _parts_fit(value: Any, where: str, sizes: Sizes) -> None:
 
 
 TEMPORAL = record(
-    {
-        "directions": array("f", "k", "c"),
-        "lag": whole(1),
-        "frames": array("f", "c", "c"),
-        "apart": array("f", "c", "c"),
-        "n_frames": whole(1),
-        "n_pairs": whole(1),
-    }
+    directions=array("f", "k", "c"),
+    lag=whole(1),
+    frames=array("f", "c", "c"),
+    apart=array("f", "c", "c"),
+    n_frames=whole(1),
+    n_pairs=whole(1),
 )
-PART = record({"name": text, "columns": array("i", "k", low=0), "temporal": optional(TEMPORAL)})
+PART = record(name=text, columns=array("i", "k", low=0), temporal=optional(TEMPORAL))
 SCENE = record(
-    {
-        "height": whole(1, 2**16),
-        "width": whole(1, 2**16),
-        "roi": array("b", "h", "w"),
-        "person": array("f", "h", "w", low=1e-9, high=1e9),
-        "level": positive,
-        "motion": flag,
-    },
     _shape_fits,
+    height=whole(1, 2**16),
+    width=whole(1, 2**16),
+    roi=array("b", "h", "w"),
+    person=array("f", "h", "w", low=1e-9, high=1e9),
+    level=positive,
+    motion=flag,
 )
 SETTING = record(
-    {
-        "lag": whole(),
-        "joint": items(text),
-        "width": positive,
-        "ridge": positive,
-        "chain": not_negative,
-        "agreement": not_negative,
-        "weights": items(not_negative),
-    }
+    lag=whole(),
+    joint=items(text),
+    width=positive,
+    ridge=positive,
+    chain=not_negative,
+    agreement=not_negative,
+    weights=items(not_negative),
 )
 # Of a counter, as it has them.
 COUNTER = {
@@ -138,22 +132,20 @@ COUNTER = {
 }
 span = sequence(whole(), whole())
 MODEL = record(
-    {
-        "scene": SCENE,
-        "empty": array("u", "h", "w", 3),
-        "columns": either(
-            record(dict.fromkeys(VIEWS, span)), record(dict.fromkeys((*VIEWS, MOTION), span))
-        ),
-        "names": items(one_of("count", "left", "right"), "q"),
-        "setting": SETTING,
-        "centre": array("f", "f"),
-        "scale": array("f", "f", low=1e-300),
-        "parts": items(PART, range(1, 100)),
-        **COUNTER,
-        "model": REGRESSOR,
-    },
     _views_fit,
     _parts_fit,
+    scene=SCENE,
+    empty=array("u", "h", "w", 3),
+    columns=either(
+        record(**dict.fromkeys(VIEWS, span)), record(**dict.fromkeys((*VIEWS, MOTION), span))
+    ),
+    names=items(one_of("count", "left", "right"), "q"),
+    setting=SETTING,
+    centre=array("f", "f"),
+    scale=array("f", "f", low=1e-300),
+    parts=items(PART, range(1, 100)),
+    **COUNTER,
+    model=REGRESSOR,
 )
 
 

@@ -23,7 +23,7 @@ from activehuber.numerics.linalg import BreakdownError
 from activehuber.runtime.messages import TableError
 from activehuber.selection.criterion import ObservedLabels, fold_errors, projected_inverse
 from activehuber.selection.scoring import common_scale, judge, robust_losses
-from activehuber.selection.tuning import labels_of
+from activehuber.selection.search import labels_of
 
 # What is tried: width over the spread of a view; ridge; the weights of chain and agreement over
 # alpha.
@@ -141,7 +141,7 @@ class CounterSearch:
         """Leave out of the choice the counts that a setting flags."""
         verdict = judge(*self.problem(setting), setting.ridge)
         if verdict is not None:
-            self.kept = verdict.kept
+            self.kept, _ = verdict
 
     def look(self, settings: Iterable[Setting], ridges: Sequence[float]) -> None:
         """Try settings, each at several ridges."""
@@ -157,7 +157,7 @@ class CounterSearch:
             across = whole[len(self.counted) :, places]
             for each in missing:
                 try:
-                    P = projected_inverse(Q.copy(), each.ridge / labels.weights, True)
+                    P, _ = projected_inverse(Q.copy(), each.ridge / labels.weights, True)
                     errors = np.stack([fold_errors(P, labels, parts) for parts in folds])
                 except BreakdownError:
                     continue  # a ridge too small for double precision

@@ -391,12 +391,15 @@ class DaskRows(Rows):
 
     def release(self) -> None:
         """Let the cluster forget the rows; the next pass sends for them again."""
-        self.chunks.forget()
+        if self.pass_begins is None:
+            self.chunks.forget()
 
     def run(
         self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
     ) -> Result:
         """One task a chunk; values and the sum of sums come to the client."""
+        if self.pass_begins is not None:
+            self.pass_begins()
         pieces = list(self._pieces(chosen))
         if not pieces:
             return None, ()

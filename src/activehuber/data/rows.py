@@ -59,6 +59,8 @@ class Rows(ABC):
     n_rows, n_features : int
     local : bool
         Whether this process reads them itself, so that what is made of them may be held here.
+    pass_begins : callable or None
+        Called without arguments whenever a pass over them begins.
     """
 
     n_rows: int
@@ -66,6 +68,7 @@ class Rows(ABC):
     block_size: int = MOST_ROWS
     local: bool = False
     names: Any = None  # of the features, if they have any
+    pass_begins: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return self.n_rows
@@ -73,7 +76,8 @@ class Rows(ABC):
     def take(self, numbers: np.ndarray) -> Matrix:
         """A few rows by number, in the order asked for, shape (k, d)."""
         wanted, places = np.unique(numbers, return_inverse=True)
-        found, _ = self.run(_as_they_are, chosen=wanted)
+        # That is no pass.
+        found, _ = self.watched_by(None).run(_as_they_are, chosen=wanted)
         return np.empty((0, self.n_features)) if found is None else found[places]
 
     @abstractmethod
@@ -107,8 +111,15 @@ class Rows(ABC):
         made.block_size = size
         return made
 
+    def watched_by(self, pass_begins: Callable[[], None] | None) -> Self:
+        """The same rows; `release` does nothing, for who watches goes on with them."""
+        made = copy.copy(self)
+        made.pass_begins = pass_begins
+        return made
+
     def replaced_by(self, made: Rows) -> Rows:
         """What was made of these rows once and for all, to be worked on in their place."""
+        made.pass_begins = self.pass_begins
         return made
 
     def release(self) -> None:
@@ -128,6 +139,8 @@ class LocalRows(Rows):
     def run(
         self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
     ) -> Result:
+        if self.pass_begins is not None:
+            self.pass_begins()
         n = self.n_rows if chosen is None else len(chosen)
         return put_together(self._results(work, shared, columns, chosen), n)
 
@@ -210,40 +223,6 @@ class ParquetRows(LocalRows):
                 if len(batch) and (chosen is None or len(mine)):
                     columns = zip(batch.columns, self.names, strict=True)
                     yield np.column_stack([_floats(*each) for each in columns])[mine]
-
-
-class WatchedRows(Rows):
-    """Rows that tell when a pass over them begins.
-
-    Parameters
-    ----------
-    rows : Rows
-    pass_begins : callable
-        Called without arguments.
-
-    Notes
-    -----
-    `release` is not passed on: who watches goes on with the same rows after a fit.
-    """
-
-    def __init__(self, rows: Rows, pass_begins: Callable[[], None]) -> None:
-        self.rows, self.pass_begins = rows, pass_begins
-        self.n_rows, self.n_features, self.local = rows.n_rows, rows.n_features, rows.local
-
-    def take(self, numbers: np.ndarray) -> Matrix:
-        return self.rows.take(numbers)
-
-    def run(
-        self, work: Work, shared: Shared = (), columns: Entries = (), chosen: Chosen = None
-    ) -> Result:
-        self.pass_begins()
-        return self.rows.run(work, shared, columns, chosen)
-
-    def in_blocks_of(self, size: int) -> Self:
-        return type(self)(self.rows.in_blocks_of(size), self.pass_begins)
-
-    def replaced_by(self, made: Rows) -> WatchedRows:
-        return WatchedRows(made, self.pass_begins)
 
 
 class ChosenRows(Rows):
@@ -445,11 +424,11 @@ def one_blas_thread() -> Iterator[None]:
                 _limit.restore_original_limits()
 
 
-def few_blas_threads(width: int) -> Any:
-    """A context for algebra of size `width`: threads that wait for each other slow it down."""
-    return one_blas_thread() if width <= ONE_THREAD_WIDTH else nullcontext()
+def threads_for(n_rows: int = 0, *, width: int = 0) -> Any:
+    """A context for the fit of a table, or for algebra of size `width`.
 
-
-def threads_for(n_rows: int) -> Any:
-    """A context for the fit of a table: one thread if it is small, else as many as allowed."""
-    return one_blas_thread() if n_rows <= ONE_THREAD_ROWS else nullcontext()
+    One thread if it is small, for threads that wait for each other slow it down; else as many
+    as allowed.
+    """
+    small = n_rows <= ONE_THREAD_ROWS and width <= ONE_THREAD_WIDTH
+    return one_blas_thread() if small else nullcontext()

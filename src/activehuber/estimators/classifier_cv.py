@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,7 @@ from activehuber.estimators.parameter_search import ParameterSearch, of_best
 from activehuber.estimators.parameters import widened
 from activehuber.estimators.regressor_cv import HLRegressorCV
 from activehuber.fitting.settings import Data, Settings
-from activehuber.selection.search import CLASS_RIDGES
-from activehuber.selection.tuning import choose_for_classes
+from activehuber.selection.search import CLASS_RIDGES, choose
 
 
 class HLClassifierCV(ClassifierMixin, ParameterSearch):
@@ -59,7 +59,8 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
     ['right', 'left']
     """
 
-    _model, _search, _ridges = HLClassifier, staticmethod(choose_for_classes), CLASS_RIDGES
+    _model, _ridges = HLClassifier, CLASS_RIDGES
+    _search = staticmethod(partial(choose, classes=True))
 
     __init__ = widened(HLRegressorCV.__init__, kernels=("laplacian", "rbf"), noise_rates=None)
 

@@ -30,8 +30,14 @@ from activehuber.fitting import validation as check
 from activehuber.fitting.settings import Data, Settings
 from activehuber.kernels.feature_maps import drawn
 from activehuber.selection.candidates import WIDTH_KERNELS, Point
-from activehuber.selection.search import RIDGES, WIDTH_FACTORS, Plan, grid_points
-from activehuber.selection.tuning import check_enough_labels, family_of
+from activehuber.selection.search import (
+    RIDGES,
+    WIDTH_FACTORS,
+    Plan,
+    check_enough_labels,
+    family_of,
+    grid_points,
+)
 from activehuber.solver.leave_one_out import units
 from activehuber.views import View, check_views, resolve_columns
 
@@ -349,12 +355,12 @@ class ParameterSearch(parameters.ViewParameters):
         """What a search in closed form finds; its trials are recorded."""
         total = data.total_weight
         plan = replace(self._plan(total), by_evidence=self._are_few(data))
-        choice = self._search(settings, data, self.manifolds, plan)
-        lines = [self._parameters_at(trial.point, total) for trial in choice.trials]
-        scores = np.array([trial.score for trial in choice.trials])
-        self._tabulate(lines, scores, [trial.stage for trial in choice.trials])
-        self.best_score_ = choice.score
-        return self._parameters_at(choice.point, total)
+        best, trials = self._search(settings, data, self.manifolds, plan)
+        lines = [self._parameters_at(trial.point, total) for trial in trials]
+        scores = np.array([trial.score for trial in trials])
+        self._tabulate(lines, scores, [trial.stage for trial in trials])
+        self.best_score_ = best.score
+        return self._parameters_at(best.point, total)
 
     def _best_of(self, lines: list[dict], scores: Vector, stage: str) -> Parameters:
         """Parameters with the best score; all are recorded."""

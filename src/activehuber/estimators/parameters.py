@@ -24,7 +24,7 @@ from activehuber.kernels.feature_maps import APPROXIMATION_NAMES, FOURIER_KERNEL
 from activehuber.kernels.kernel import Kernel, gamma_from_gram, resolve_gamma
 from activehuber.problem.approximation import Approximation, ColumnMoments, column_moments
 from activehuber.selection.candidates import WIDTH_KERNELS, settings_at
-from activehuber.selection.tuning import check_enough_labels, choose, default_plan
+from activehuber.selection.search import Plan, check_enough_labels, choose
 from activehuber.views import (
     KeepsParameters,
     View,
@@ -375,10 +375,11 @@ def _chosen(settings: Settings, data: Data, move_ridge: bool, move_widths: bool)
     if settings.approximation is not None:
         some = data.some_labels(SELECTION_LABELS, settings.approximation.seed)
         alpha, manifold = alpha * total / some.total_weight, 0.0
-    fixed = None if move_ridge else alpha
-    plan = default_plan(some.total_weight, fixed, removal=settings.removal)
-    choice = choose([plain], some, (manifold,), plan, move_widths=move_widths)
-    return settings_at(settings, choice.point, total)
+    plan = Plan(move_ridge=move_ridge, removal=settings.removal)
+    if not move_ridge:
+        plan = replace(plan, log_ridges=(np.log(2.0 * some.total_weight * alpha),))
+    best, _ = choose([plain], some, (manifold,), plan, move_widths=move_widths)
+    return settings_at(settings, best.point, total)
 
 
 def is_word(name: str, value: Any) -> bool:

@@ -16,8 +16,7 @@ from activehuber.estimators.prediction import interval_of
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.fitting.settings import Data, Settings
 from activehuber.selection.scoring import common_scale, robust_loss
-from activehuber.selection.search import SearchResult
-from activehuber.selection.tuning import choose, grid_errors
+from activehuber.selection.search import Found, choose, grid_errors
 
 
 class HLRegressorCV(RegressorMixin, search.ParameterSearch):
@@ -159,10 +158,10 @@ class HLRegressorCV(RegressorMixin, search.ParameterSearch):
         y = column_or_1d(y, warn=True)
         return y, y
 
-    def _search(self, *given: Any) -> SearchResult:
-        choice = choose(*given)
-        self.n_chosen_ = len(choice.point.theta) + 1
-        return choice
+    def _search(self, *given: Any) -> Found:
+        best, trials = choose(*given)
+        self.n_chosen_ = len(best.point.theta) + 1
+        return best, trials
 
     def _by_scorer(self, settings: list[Settings], data: Data) -> dict[str, Any]:
         """The grid alone, leave-one-out predictions shown to a scorer."""

@@ -26,7 +26,7 @@ from activehuber.data.rows import (
     Rows,
     Sums,
     automatic_block_size,
-    few_blas_threads,
+    threads_for,
 )
 from activehuber.kernels.feature_maps import Basis, Given, Landmarks, of_view
 from activehuber.numerics import linalg
@@ -386,7 +386,7 @@ class FeatureGram(Gram):
 
     def few_threads(self) -> Any:
         """A context for algebra of the size of the features."""
-        return nullcontext() if self.in_one_block else few_blas_threads(self.basis.width)
+        return nullcontext() if self.in_one_block else threads_for(width=self.basis.width)
 
     def _run(self, work, shared, values: Vector, chosen: np.ndarray | None = None) -> Any:
         """A pass over all labelled rows or some; of many of them zeros make a pass over all."""

@@ -15,8 +15,15 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from activehuber.data.columns import CATEGORY, DATE, DATE_PARTS, FLAG, NUMBER, Encoding
-from activehuber.data.encoding import TableFeatures
+from activehuber.data.encoding import (
+    CATEGORY,
+    DATE,
+    DATE_PARTS,
+    FLAG,
+    NUMBER,
+    Encoding,
+    TableFeatures,
+)
 from activehuber.data.parsing import DATE_LAYOUTS
 from activehuber.data.rows import LostRows
 from activehuber.estimators.classifier import HLClassifier
@@ -115,27 +122,23 @@ def _columns_fit(value: Any, where: str, sizes: Sizes) -> None:
 
 
 ENCODING = record(
-    {
-        "columns": items(text, "c"),
-        "kinds": items(one_of(NUMBER, FLAG, CATEGORY, DATE), "c"),
-        "numbers": _numbers("k"),
-        "gaps": array("b", "k"),
-        "categories": items(record({"levels": items(text), "pooled": flag}), "a"),
-        "dates": items(
-            record(
-                {
-                    "origin": whole(-(2**63) + 1, 2**63 - 1),  # the first of all is no date
-                    "gaps": flag,
-                    "layout": optional(one_of(*DATE_LAYOUTS)),
-                    "parts": _numbers(len(DATE_PARTS)),
-                }
-            ),
-            "t",
-        ),
-        "left_out": items(sequence(text, text)),
-        "sentences": items(text),
-    },
     _columns_fit,
+    columns=items(text, "c"),
+    kinds=items(one_of(NUMBER, FLAG, CATEGORY, DATE), "c"),
+    numbers=_numbers("k"),
+    gaps=array("b", "k"),
+    categories=items(record(levels=items(text), pooled=flag), "a"),
+    dates=items(
+        record(
+            origin=whole(-(2**63) + 1, 2**63 - 1),  # the first of all is no date
+            gaps=flag,
+            layout=optional(one_of(*DATE_LAYOUTS)),
+            parts=_numbers(len(DATE_PARTS)),
+        ),
+        "t",
+    ),
+    left_out=items(sequence(text, text)),
+    sentences=items(text),
 )
 
 # What the regressor itself and a view have in common.
@@ -148,12 +151,10 @@ KERNEL: dict[str, Rule] = {
     "n_neighbors": whole(1),
 }
 VIEW = record(
-    {
-        "columns": array("i", "v", low=0),
-        "gamma": either(positive, array("f", "v", low=0.0)),
-        **KERNEL,
-        "name": optional(text),
-    }
+    columns=array("i", "v", low=0),
+    gamma=either(positive, array("f", "v", low=0.0)),
+    **KERNEL,
+    name=optional(text),
 )
 
 
@@ -211,40 +212,34 @@ def _coefficients(value: Any, where: str, sizes: Sizes) -> None:
 
 
 SCALE = record(
-    {
-        **dict.fromkeys(("sigma", "variance", "rounding", "usual_open"), not_negative),
-        **dict.fromkeys(("middle", "centre"), ordinary),
-        **dict.fromkeys(("lowest", "highest"), number(-1e3, 1e3)),
-        "exponent": number(-1.5, 1.5),
-        "spread": positive,
-    }
+    **dict.fromkeys(("sigma", "variance", "rounding", "usual_open"), not_negative),
+    **dict.fromkeys(("middle", "centre"), ordinary),
+    **dict.fromkeys(("lowest", "highest"), number(-1e3, 1e3)),
+    exponent=number(-1.5, 1.5),
+    spread=positive,
 )
 # Of a fit: three are in its evidence, the last is the same for all targets.
 LEFT_OUT = ("scale", "quality", "judged", "basis")
 FITTED = record(
-    {
-        "coefficients": _coefficients,
-        "intercept": ordinary,
-        "view_weights": array("f", "m", low=0.0, high=1e6),
-        "view_weights_residual": anything,
-        "threshold": anything,
-        "thresholds": array("f", range(1, 2**20), nan=True, inf=True),
-        "removed": array("b", "n"),
-        "residuals": array("f", "n", nan=True),
-        "certificate": record({each.name: anything for each in fields(Certificate)}),
-        "n_iter": whole(),
-        "n_labelled": whole(),
-        "evidence": record(
-            {
-                "scale": SCALE,
-                "loo_residuals": array("f", "n", nan=True, low=-1e300, high=1e300),
-                "loo_scales": array("f", "n", nan=True, low=0.0, high=1e300),
-                "label_quality": array("f", "n", nan=True, low=0.0, high=1.0),
-                "judged": array("b", "n"),
-            }
-        ),
-        **dict.fromkeys(LEFT_OUT, nothing),
-    }
+    coefficients=_coefficients,
+    intercept=ordinary,
+    view_weights=array("f", "m", low=0.0, high=1e6),
+    view_weights_residual=anything,
+    threshold=anything,
+    thresholds=array("f", range(1, 2**20), nan=True, inf=True),
+    removed=array("b", "n"),
+    residuals=array("f", "n", nan=True),
+    certificate=record(**{each.name: anything for each in fields(Certificate)}),
+    n_iter=whole(),
+    n_labelled=whole(),
+    evidence=record(
+        scale=SCALE,
+        loo_residuals=array("f", "n", nan=True, low=-1e300, high=1e300),
+        loo_scales=array("f", "n", nan=True, low=0.0, high=1e300),
+        label_quality=array("f", "n", nan=True, low=0.0, high=1.0),
+        judged=array("b", "n"),
+    ),
+    **dict.fromkeys(LEFT_OUT, nothing),
 )
 # What the functions of each kind are made of, beside the kernel of their view.
 FUNCTIONS: dict[type, dict[str, Rule]] = {
@@ -268,7 +263,7 @@ def _basis(value: Any, where: str, sizes: Sizes) -> None:
     for place, state in enumerate(value):
         own, here = {"v": sizes[f"v{place}"]}, f"{where}[{place}]"
         kind = _kind_of_functions(state, here)
-        record(FUNCTIONS[kind])(state, here, own)
+        record(**FUNCTIONS[kind])(state, here, own)
         # Of the columns themselves there are as many as features; a wave is two functions.
         sizes["p"] += own.get("w", own["v"]) * (2 if kind is FourierFeatures else 1)
 
@@ -291,18 +286,16 @@ def _fit_fits(value: Any, where: str, sizes: Sizes) -> None:
 
 
 REGRESSOR = record(
-    {
-        "n_features": whole(1, size="d"),
-        "params": record(PARAMS),
-        "X": optional(array("f", "n", "d")),
-        "basis": optional(_basis),
-        "y": array("f", "n", "q", nan=True),
-        "weights": array("f", "n", low=0.0),
-        "trusted": array("b", "n", "q"),
-        "several": flag,
-        "fitted": items(FITTED, "q"),
-    },
     _fit_fits,
+    n_features=whole(1, size="d"),
+    params=record(**PARAMS),
+    X=optional(array("f", "n", "d")),
+    basis=optional(_basis),
+    y=array("f", "n", "q", nan=True),
+    weights=array("f", "n", low=0.0),
+    trusted=array("b", "n", "q"),
+    several=flag,
+    fitted=items(FITTED, "q"),
 )
 
 
@@ -320,17 +313,15 @@ def _classes_fit(value: Any, where: str, sizes: Sizes) -> None:
 
 
 CLASSIFIER = record(
-    {
-        "params": record(CLASSIFIER_PARAMS),
-        "classes": array("biufU", range(2, 2**31)),
-        "cut": ordinary,
-        "noise_rates": optional(sequence(rate, rate)),
-        "calibration": record({"above": slope, "below": slope}),
-        "removed": array("b", "n"),
-        "label_quality": array("f", "n", nan=True, low=0.0, high=1.0),
-        "judged": array("b", "n"),
-    },
     _classes_fit,
+    params=record(**CLASSIFIER_PARAMS),
+    classes=array("biufU", range(2, 2**31)),
+    cut=ordinary,
+    noise_rates=optional(sequence(rate, rate)),
+    calibration=record(above=slope, below=slope),
+    removed=array("b", "n"),
+    label_quality=array("f", "n", nan=True, low=0.0, high=1.0),
+    judged=array("b", "n"),
 )
 
 
@@ -352,24 +343,20 @@ def _model_fits(value: Any, where: str, sizes: Sizes) -> None:
 
 
 TARGET_SCALE = record(
-    {
-        "kind": one_of(NONE, LOG, YEO_JOHNSON),
-        "exponent": number(0.0, 2.0),
-        "unit": number(1e-300, 1e300),
-        "not_negative": flag,
-    }
+    kind=one_of(NONE, LOG, YEO_JOHNSON),
+    exponent=number(0.0, 2.0),
+    unit=number(1e-300, 1e300),
+    not_negative=flag,
 )
 MODEL = record(
-    {
-        "target": text,
-        "id": optional(text),
-        "coverage": number(1e-9, 1.0 - 1e-9),
-        "features": ENCODING,
-        "regressor": REGRESSOR,
-        "classifier": optional(CLASSIFIER),
-        "target_scale": optional(TARGET_SCALE),
-    },
     _model_fits,
+    target=text,
+    id=optional(text),
+    coverage=number(1e-9, 1.0 - 1e-9),
+    features=ENCODING,
+    regressor=REGRESSOR,
+    classifier=optional(CLASSIFIER),
+    target_scale=optional(TARGET_SCALE),
 )
 
 # --- files ------------------------------------------------------------------------------

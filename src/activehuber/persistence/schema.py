@@ -178,7 +178,7 @@ def sequence(*rules: Rule) -> Rule:
     return check
 
 
-def record(rules: dict[str, Rule], *also: Rule) -> Rule:
+def record(*also: Rule, **rules: Rule) -> Rule:
     """A dict of exactly these keys, in whose order they are looked at; then `also`."""
 
     def check(value: Any, where: str, sizes: Sizes) -> None:

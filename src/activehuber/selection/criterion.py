@@ -114,15 +114,11 @@ class ObservedLabels:
         return self if len(self) <= at_most else self.take(np.sort(drawn))
 
 
-def projected_inverse(Q: Matrix, mu: Vector, fit_intercept: bool) -> Matrix:
-    """P of the module's docstring, shape (l, l); Q is overwritten."""
-    return projected_inverse_and_log_det(Q, mu, fit_intercept)[0]
+def projected_inverse(Q: Matrix, mu: Vector, fit_intercept: bool) -> tuple[Matrix, float]:
+    """P of the module's docstring, and log |A|, with an intercept log |A| + log 1ᵀA⁻¹1.
 
-
-def projected_inverse_and_log_det(
-    Q: Matrix, mu: Vector, fit_intercept: bool
-) -> tuple[Matrix, float]:
-    """P, and log |A|, with an intercept log |A| + log 1ᵀA⁻¹1; Q is overwritten."""
+    Q is overwritten.
+    """
     Q.flat[:: len(Q) + 1] += mu
     factor = cholesky_in_place(Q)
     log_det = 2.0 * float(np.sum(np.log(np.diagonal(factor))))
@@ -157,7 +153,7 @@ def criterion(point: Point, labels: ObservedLabels, smoothing: float) -> tuple[f
         ε, in units of y.
     """
     weights, mu = labels.weights[:, None], point.ridge / labels.weights
-    P = projected_inverse(point.gram(), mu, labels.fit_intercept)
+    P, _ = projected_inverse(point.gram(), mu, labels.fit_intercept)
     left = LeftOut.of(P, labels, mu)
     sizes = np.sqrt(left.errors**2 + smoothing**2)
     total = float(np.sum(weights * sizes))
@@ -255,7 +251,7 @@ def group_evidence(
     """
     weights, total = labels.weights, labels.total_weight
     mu = ridge / weights
-    P = projected_inverse(Q, mu, labels.fit_intercept)
+    P, _ = projected_inverse(Q, mu, labels.fit_intercept)
     left = LeftOut.of(P, labels, mu)
     squares = weights @ (left.errors**2 / left.sizes[:, None]) / total
     level = float(np.mean(np.log(np.maximum(squares, max(floor**2 / ridge, TINY)))))
@@ -283,7 +279,7 @@ def negative_log_marginal_likelihood(
     total, more = labels.total_weight, labels.total_weight - len(labels)
     y, mu = labels.y.reshape(len(labels), -1), point.ridge / labels.weights
     degrees = freedom(labels.weights, border=labels.fit_intercept)
-    P, level = projected_inverse_and_log_det(point.gram(), mu, labels.fit_intercept)
+    P, level = projected_inverse(point.gram(), mu, labels.fit_intercept)
     g = multiply_symmetric(P, y)
     # Zero for a column of equal codes: the rows looked at may miss a class.
     sizes = np.maximum(np.einsum("ij,ij->j", y, g), TINY)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,32 +21,20 @@ from activehuber.solver.newton import solve
 FARTHEST = 60.0
 
 
-@dataclass(frozen=True)
-class JudgedPoint:
-    """What the label rule makes of the labels at one point.
-
-    Attributes
-    ----------
-    kept : ndarray of shape (l,), bool
-    errors : ndarray of shape (l,)
-        Leave-one-out errors of all labels, dropped ones included.
-    """
-
-    kept: Mask
-    errors: Vector
-
-
 def judge(
     Q: Matrix, labels: ObservedLabels, ridge: float, rule: LabelRule = DEFAULT_RULE
-) -> JudgedPoint | None:
-    """Labels judged with one kernel; None if double precision does not suffice."""
+) -> tuple[Mask, Vector] | None:
+    """Labels judged with one kernel; None if double precision does not suffice.
+
+    Which of them are kept, and leave-one-out errors of all, dropped ones included.
+    """
     try:
         found = judge_labels(problem_of(Q, labels, ridge)[0], labels.trusted, rule)
     except BreakdownError:
         return None
     kept = np.ones(len(labels), dtype=bool) if found is None else found.kept
     errors = left_out_errors(Q, labels, ridge, kept)
-    return None if errors is None else JudgedPoint(kept, errors)
+    return None if errors is None else (kept, errors)
 
 
 def left_out_errors(

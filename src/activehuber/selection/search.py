@@ -5,6 +5,8 @@ likely. Widths and ridge are then moved along the slopes of the leave-one-out `c
 labels kept. Kernels are moved one by one, then added up and moved together, with a width each:
 a rough one and a smooth one see structure at two scales. The last decision, between kernels and
 between one width and many, is made on folds: fitted to labels kept, scored on all of them.
+
+Kernels come as the resolved settings of a fit each; their families are made here.
 """
 
 from __future__ import annotations
@@ -18,9 +20,12 @@ from typing import Any
 import numpy as np
 
 from activehuber._typing import Matrix, Vector
+from activehuber.fitting.settings import Data, Settings
+from activehuber.labels.adaptive import rounded_labels
 from activehuber.labels.rule import DEFAULT_RULE
+from activehuber.numerics import robust
 from activehuber.numerics.linalg import BreakdownError
-from activehuber.selection.candidates import Family, MovableKernel, Point
+from activehuber.selection.candidates import VIEWS, WIDTH_KERNELS, Family, MovableKernel, Point
 from activehuber.selection.criterion import (
     Goal,
     ObservedLabels,
@@ -33,6 +38,7 @@ from activehuber.selection.joint import judge_jointly
 from activehuber.selection.scoring import (
     common_scale,
     held_out_errors,
+    judge,
     left_out_errors,
     robust_loss,
 )
@@ -81,22 +87,8 @@ class Trial:
     score: float
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    """The end of a search.
-
-    Attributes
-    ----------
-    point : Point
-        On all labelled rows.
-    score : float
-        Minus the loss of the last decision, as candidates were compared by it.
-    trials : list of Trial
-    """
-
-    point: Point
-    score: float
-    trials: list[Trial]
+# The best one as candidates were compared, on all labelled rows, and the whole record.
+Found = tuple[Trial, list[Trial]]
 
 
 @dataclass(frozen=True)
@@ -143,6 +135,8 @@ class Plan:
     report: Callable[[str], Any] = lambda line: None
 
 
+# Labels that a choice can rest on at all.
+FEWEST_LABELS = 3
 UNFIT = (
     "no candidate could be fitted in double precision; give larger alphas or standardise "
     "the features"
@@ -150,7 +144,7 @@ UNFIT = (
 by_score = attrgetter("score")
 
 
-def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> SearchResult:
+def search(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> Found:
     """Judge the labels, move from the best point of each kernel, decide on held-out folds.
 
     Parameters
@@ -199,9 +193,7 @@ def sum_of(points: Sequence[Point]) -> Point:
     return Point(family, theta, float(np.mean([point.log_ridge for point in points])))
 
 
-def search_classes(
-    families: Sequence[Family], labels: ObservedLabels, plan: Plan
-) -> SearchResult:
+def search_classes(families: Sequence[Family], labels: ObservedLabels, plan: Plan) -> Found:
     """The same for codes of ±1 (one column a class), all in closed form.
 
     Codes bound the errors by themselves, so points are scored by least squares, by the evidence
@@ -227,8 +219,7 @@ def search_classes(
     fresh = ((point, point.gram(many.rows)) for point in ends)
     decided = _scored_by_evidence(fresh, many, "decide")
     plan.report(f"decided between {len(decided)} candidates on {len(many)} labels")
-    best = max(decided, key=by_score)
-    return SearchResult(best.point, best.score, trials + decided)
+    return max(decided, key=by_score), trials + decided
 
 
 def _scored_by_evidence(
@@ -325,7 +316,7 @@ def _improved(
 
 def _decide(
     ends: Sequence[Point], judged: ObservedLabels, plan: Plan, trials: list[Trial]
-) -> SearchResult:
+) -> Found:
     """Among the ends of all moves, by held-out folds."""
     some = judged.some(DECIDE_ROWS, plan.random_state + 2)
     folds = folds_of(len(some), plan.random_state, some.groups)
@@ -347,7 +338,7 @@ def _decide(
         # A few more steps, on more rows than the moves were made on.
         point = improve(best.point, judged, STEPS_LAST, move_ridge=plan.move_ridge)
         best = replace(best, point=point)
-    return SearchResult(best.point, best.score, trials)
+    return best, trials
 
 
 def _compared(
@@ -390,3 +381,126 @@ def folds_of(
             parts = [np.array(part) for part in held]
     everyone = np.arange(n)
     return [(np.setdiff1d(everyone, part), np.sort(part)) for part in parts]
+
+
+# --- from settings to families ------------------------------------------------------------
+
+
+def check_enough_labels(data: Data, remedy: str) -> None:
+    """Raise unless there are labels enough for a choice to rest on."""
+    count = int(np.count_nonzero(data.labelled[:, 0]))
+    if count < FEWEST_LABELS:
+        raise ValueError(
+            f"choosing parameters needs at least {FEWEST_LABELS} labels, got {count} "
+            f"(n_samples={len(data.y)}); {remedy}"
+        )
+
+
+def codes_of(data: Data, fit_intercept: bool) -> ObservedLabels:
+    """Labels as they are, one column a target."""
+    rows = data.labelled[:, 0]
+    return ObservedLabels(
+        data.y[rows],
+        data.weights[rows],
+        data.trusted[rows, 0],
+        fit_intercept,
+        rows=np.arange(rows.sum()),
+        kept=np.ones(rows.sum(), dtype=bool),
+        groups=None if data.groups is None else data.groups[rows],
+    )
+
+
+def labels_of(data: Data, fit_intercept: bool) -> tuple[ObservedLabels, float]:
+    """The labels of the first target in units of their scale, and that scale.
+
+    Centred so that no digits are lost, and rounded so that units cannot decide.
+    """
+    labels = codes_of(data, fit_intercept)
+    y, weights = labels.y[:, 0], labels.weights
+    centre = robust.weighted_median(y, weights) if fit_intercept else 0.0
+    scale = robust.label_scale(y, weights) or 1.0
+    return replace(labels, y=rounded_labels(y - centre, scale)), scale
+
+
+def family_of(settings: Settings, data: Data, *, move_widths: bool) -> Family:
+    """All kernels of the settings on the labelled rows, with one width to move."""
+    rows = np.flatnonzero(data.labelled.any(axis=1))
+    m = len(settings.views)
+    weights = np.full(m, 1.0 / m) if settings.view_weights is None else settings.view_weights
+    parts = []
+    for view, weight in zip(settings.views, weights, strict=True):
+        X = view.select(data.X)
+        X = X[np.ix_(rows, rows)] if settings.precomputed else X[rows]
+        moves = move_widths and view.kernel.name in WIDTH_KERNELS
+        place = np.full(X.shape[1], 0 if moves else -1)
+        share, X = float(weight) ** 2, np.ascontiguousarray(X)
+        parts.append(MovableKernel(view.kernel, X, share, place, view.columns))
+    name = str(settings.views[0].kernel.name) if m == 1 else VIEWS
+    n_widths = int(any(part.moves for part in parts))
+    return Family(name, tuple(parts), n_widths, (settings, data))
+
+
+def choose(
+    candidates: Sequence[Settings],
+    data: Data,
+    manifolds: Sequence[float],
+    plan: Plan,
+    *,
+    classes: bool = False,
+    move_widths: bool = True,
+) -> Found:
+    """The best point among candidates that differ in their kernels.
+
+    Parameters
+    ----------
+    candidates : sequence of Settings
+        With manifold 0.
+    manifolds : sequence of float
+        To be tried; anything above zero (or agreement above zero) is tried at the best points
+        of the search without.
+    plan : Plan
+        Without graphs.
+    classes : bool
+        Whether the columns of y are codes of ±1.
+    """
+    precomputed, with_graph = candidates[0].precomputed, max(manifolds) > 0.0
+    if all(each.knows_rows_by_value(with_graph=with_graph) for each in candidates):
+        # In an order of the rows' own: folds and parts follow it.
+        data = data.take(data.order(precomputed=precomputed), precomputed=precomputed)
+    families, plan = _prepare(candidates, data, manifolds, plan, move_widths)
+    if classes:
+        return search_classes(families, codes_of(data, candidates[0].fit_intercept), plan)
+    return search(families, labels_of(data, candidates[0].fit_intercept)[0], plan)
+
+
+def grid_errors(
+    candidates: Sequence[Settings], data: Data, manifolds: Sequence[float], plan: Plan
+) -> Iterator[tuple[Point, Vector]]:
+    """Every point of the grid, with its leave-one-out errors."""
+    labels, scale = labels_of(data, candidates[0].fit_intercept)
+    families, plan = _prepare(candidates, data, manifolds, plan, True)
+    tried = [*families] if plan.without_graph else []
+    tried += [family.coupled(each) for each in plan.manifolds for family in families]
+    for point, Q in grid(tried, labels.rows, plan):
+        if plan.removal is None:
+            errors = left_out_errors(Q, labels, point.ridge, labels.kept)
+        else:
+            rule = DEFAULT_RULE.with_removal(plan.removal)
+            _, errors = judge(Q, labels, point.ridge, rule) or (None, None)
+        if errors is not None:
+            yield point, scale * errors
+
+
+def _prepare(
+    candidates: Sequence[Settings],
+    data: Data,
+    manifolds: Sequence[float],
+    plan: Plan,
+    move_widths: bool,
+) -> tuple[list[Family], Plan]:
+    """Families, one a candidate, and the plan with what is coupled."""
+    coupled = candidates[0].agreement > 0.0
+    families = [family_of(each, data, move_widths=move_widths) for each in candidates]
+    graphs = tuple(float(each) for each in manifolds if each > 0.0 or coupled)
+    plain = not coupled and any(each == 0.0 for each in manifolds)
+    return families, replace(plan, manifolds=graphs, without_graph=plain)
