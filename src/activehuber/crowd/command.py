@@ -164,24 +164,6 @@ class Trained:
         All frames of the training sequence.
     page : str
         The page.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import pandas as pd
-    >>> from activehuber.crowd.command import train
-    >>> from activehuber.crowd.frames import write_images
-    >>> from activehuber.crowd.synthetic import synthetic_camera
-    >>> clip = synthetic_camera(40, height=96, width=128, people=(1, 6))
-    >>> counts = pd.DataFrame({"frame": range(1, 41), "count": clip.counts})[::2]
-    >>> with tempfile.TemporaryDirectory() as name:
-    ...     folder = Path(name)
-    ...     _ = write_images(folder / "frames", clip.images())
-    ...     counts.to_csv(folder / "counts.csv", index=False)
-    ...     trained = train(folder / "frames", folder / "counts.csv")
-    >>> sorted(trained.files())
-    ['counts.csv', 'flagged.csv', 'model.skops', 'report.html']
     """
 
     model: CrowdModel

@@ -40,7 +40,7 @@ STRETCHES = 4
 # Before any frame is counted, a count by foreground is thought to be off by this share, and
 # that is worth so many independent stretches of frames.
 PRIOR_ERROR, PRIOR_WORTH = 0.3, 3.0
-# Counted frames in a fit and in the choice at most.
+# CountedFrames frames in a fit and in the choice at most.
 MOST_ROWS, MOST_CHOOSING = 2000, 800
 # Foreground in a cell of this share of its mean in cells that have any is someone's.
 SOME_FOREGROUND = 0.05
@@ -217,17 +217,19 @@ class Counter:
         known = described.some(given)
         # In another light a person may add more to all maps, or less.
         here = replace(self, scale=replace(self.scale, here=True))
-        own = Counted(here.scale.rows(known.measures(scene)), counts[given], known.numbers)
+        own = CountedFrames(
+            here.scale.rows(known.measures(scene)), counts[given], known.numbers
+        )
         old = np.zeros((len(self.labels), own.X.shape[1]))
         old[:, : self.model.X_fit_.shape[1]] = self.model.X_fit_
-        before = Counted(old, self.labels, np.full(len(old), -1))
+        before = CountedFrames(old, self.labels, np.full(len(old), -1))
         found = _fit(here, before.and_later(own), (self.local,))
         # Leaving out one of many frames of another time would say nothing of these.
         return replace(found, taken=self.taken | _taken(known), between=None)
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedFrames:
     """Frames that somebody counted.
 
     Attributes
@@ -253,9 +255,9 @@ class Counted:
             return self.stretches
         return np.arange(len(self.y)) * STRETCHES // max(len(self.y), 1)
 
-    def and_later(self, later: Counted) -> Counted:
+    def and_later(self, later: CountedFrames) -> CountedFrames:
         """These frames, then others in stretches of their own."""
-        return Counted(
+        return CountedFrames(
             np.vstack([self.X, later.X]),
             np.vstack([self.y, later.y]),
             np.concatenate([self.numbers, later.numbers]),
@@ -329,13 +331,13 @@ def fit_counter(
     given = given[evenly(len(given), MOST_ROWS)]
     known = described.some(given)
     scale = Scale.of(described.some(described.readable).measures(scene))
-    frames = Counted(scale.rows(known.measures(scene)), counts[given], known.numbers)
+    frames = CountedFrames(scale.rows(known.measures(scene)), counts[given], known.numbers)
     draft = Counter(scale, names, coverage, _taken(known))
     report(f"fitting {len(given)} counted frames, {STRETCHES} stretches left out in turn")
     return _fit(draft, frames, LOCAL)
 
 
-def _fit(draft: Counter, frames: Counted, weights: Sequence[float]) -> Counter:
+def _fit(draft: Counter, frames: CountedFrames, weights: Sequence[float]) -> Counter:
     """A counter with the scale of another, the weight of its cells chosen.
 
     A count is doubted if the label rule of the regressor drops it and it lies outside of its
