@@ -549,7 +549,7 @@ def _facts(counted: Counted, model: CrowdModel) -> tuple[tuple[str, str], ...]:
         ("foreground on new ground", f"{100 * np.nanmean(new):.0f} %"),
     ]
     if counter.between is not None:
-        facts.insert(4, ("error between counted frames", f"{counter.between.error:.2f}"))
+        facts.insert(5, ("error between counted frames", f"{counter.between.error:.2f}"))
     if _has_given(counted):
         facts.insert(1, ("counted by hand", f"{np.isfinite(counted.given).sum()}"))
         facts.insert(2, ("flagged", f"{len(counted.flagged)}"))
