@@ -30,14 +30,15 @@ LATER, TENTH = ("first half", "second half"), "every tenth"
 REPLACED, SEEDS, FEW = 0.2, (0, 1, 2), 10
 # How often the frames to count were scored before the committed run, and what for.
 LOOKS = (
-    "Settings were compared on tud_stadtmitte, adl_rundle_6 and synthetic 0 to 3: about twenty "
-    "tables of prototypes and of the model, some 200 settings. kitti_17 and synthetic 4 to 9 "
-    "were scored with 33 settings of a prototype, with the first version of the model, with the "
-    "last one, and twice by this bench; kitti_17, synthetic 4, 7 and 9 and Mall also with three "
-    "ways to cut stretches, when the prior of an error was set on what was said of all cameras. "
-    "Less noise was tried because it did well on kitti_17 in the prototype, and taken on the "
-    "former cameras. Mall was scored in three more tables of prototypes, which chose nothing, "
-    "and ten times and more by the counter of 0.1.0."
+    "Settings were compared on tud_stadtmitte, adl_rundle_6 and synthetic 0 to 3: about "
+    "twenty tables of prototypes and of the model, some 200 settings. kitti_17 and "
+    "synthetic 4 to 9 were scored with 33 settings of a prototype, with the first version "
+    "of the model, with the last one, and twice by this bench; kitti_17, synthetic 4, 7 and "
+    "9 and Mall also with three ways to cut stretches, when the prior of an error was set "
+    "on what was said of all cameras. Less noise was tried because it did well on kitti_17 "
+    "in the prototype, and taken on the former cameras. Mall was scored in three more "
+    "tables of prototypes, which chose nothing, and ten times and more by the counter of "
+    "0.1.0."
 )
 DIGITS = {"MAE": 2, "over the mean": 2, "coverage, %": 0, "said over true": 2, "width": 1}
 

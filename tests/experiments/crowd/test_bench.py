@@ -9,7 +9,7 @@ from experiments.crowd import bench, cameras
 from experiments.paper.command import write_outcome
 from experiments.paper.outcome import Run
 
-N = 80
+N = 110
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def ran(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ACTIVEHUBER_DATA", str(root))
         patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
-        never = {"n_frames": 60, "height": 90, "width": 120, "people": (1, 6)}
+        never = {"n_frames": N, "height": 90, "width": 120, "people": (1, 6)}
         patch.setattr(cameras, "SYNTHETIC", (never,))
         outcome = bench.bench(Run(True, said.append))
     return outcome, said
