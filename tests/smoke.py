@@ -136,8 +136,8 @@ def crowd():
     described = describe_frames(frames, scene, backgrounds, quiet)
     counts = clip.counts.copy()
     counts[1::2] = np.nan
-    counter = fit_counter(described, counts[:, None], ("count",))
-    error = np.abs(counter.count(described)["count"] - clip.counts)[1::2].mean()
+    counter = fit_counter(described, scene, counts[:, None], ("count",))
+    error = np.abs(counter.count(described, scene)["count"] - clip.counts)[1::2].mean()
     assert error < 1.5, error
 
 

@@ -21,8 +21,7 @@ CORES = ("Haswell", "SkylakeX", "Nehalem")
 # Tests of the mathematics; the rest hardly multiplies.
 NUMERIC = (
     *("loss", "kernels", "graphs", "operators", "problem", "solver", "labels", "selection"),
-    *("estimators", "persistence", "audit/test_table.py", "crowd/test_temporal.py"),
-    "crowd/test_counter.py",
+    *("estimators", "persistence", "audit/test_table.py", "crowd/test_counter.py"),
 )
 # Prints the kernels in use, having used them: those that a processor lacks instructions for
 # are loaded all the same, and end the process at the first product.

@@ -1,6 +1,6 @@
-"""Count on data with known counts, beside other methods.
+"""Count on cameras with known counts: every one that is at hand.
 
-python -m experiments.crowd mall -o results/
+python -m experiments.crowd -o results/
 python -m experiments.crowd --quick                   a part of it
 """
 
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
-from activehuber.runtime.messages import TableError
 from experiments.crowd.bench import bench
 from experiments.paper.command import check_matplotlib, in_one_line, run_all, say
 
@@ -20,15 +18,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser("python -m experiments.crowd", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("name", nargs="?", default="mall", help="the data: mall")
     parser.add_argument("--quick", action="store_true", help="a part of it")
     parser.add_argument("-o", "--output", type=Path, default=Path("results"))
     asked = parser.parse_args(arguments)
     with in_one_line():
         check_matplotlib()
-        experiments = {f"crowd-{asked.name}": partial(bench, name=asked.name)}
-        if run_all(experiments, asked.output, quick=asked.quick, say=say):
-            raise TableError(f"no data for {asked.name}; see above for which files")
+        run_all({"crowd-cameras": bench}, asked.output, quick=asked.quick, say=say)
     print(f"the page is {asked.output / 'index.html'}")
 
 

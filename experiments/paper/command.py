@@ -37,7 +37,7 @@ EXPERIMENTS = {
     "pets": ("pets", "pets"),
 }
 # Experiments of other commands that a page may show.
-OTHERS = ("crowd-mall",)
+OTHERS = ("crowd-cameras",)
 PACKAGES = (
     "activehuber",
     "numpy",

@@ -177,6 +177,12 @@ def test_headline(frames, headline):
     assert f"<title>{headline} – camera 1</title>" in page
 
 
+def test_a_model_that_is_no_better_than_the_mean_is_the_headline():
+    page = said(a_report(believable=False))
+    assert "Other stretches of time are counted no better than by the mean" in page
+    assert "counts are kept" not in page.split("Counts over time")[0]
+
+
 def test_everything_that_was_said_is_there():
     text = said(a_report())
     for sentence in (

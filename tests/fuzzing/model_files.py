@@ -29,11 +29,9 @@ from sklearn.pipeline import Pipeline
 
 from activehuber import HLClassifier, HLRegressor, HLRegressorCV, View
 from activehuber.crowd import model as crowd
-from activehuber.crowd.counter import Counter as CrowdCounter
+from activehuber.crowd.counter import fit_counter
 from activehuber.crowd.features import Described
-from activehuber.crowd.preparation import KernelFeatures, Preparation, Scaling, Setting
 from activehuber.crowd.scene import Scene
-from activehuber.crowd.temporal import Components
 from activehuber.data.encoding import TableFeatures
 from activehuber.persistence.archive import pack
 from activehuber.persistence.model_files import (
@@ -126,34 +124,20 @@ def bases() -> dict[str, tuple[str, bytes]]:
     return found
 
 
+def crowd_frames(rng: np.random.Generator, n: int) -> Described:
+    """Frames that no one has taken, of one cell each."""
+    values = np.abs(np.cumsum(rng.normal(size=(n, 8)), axis=0)).astype(np.float32)
+    feet = np.repeat(values[:, :, None] / 4, 4, axis=2)
+    return Described(np.arange(1, n + 1), values[:, :, None, None], feet, np.empty((0, 3)))
+
+
 def crowd_model(rng: np.random.Generator) -> crowd.CrowdModel:
-    """A counter of frames that no one has taken."""
-    n, numbers = 90, np.arange(90)
-    values = np.cumsum(rng.normal(size=(n, 8)), axis=0)
-    scaling = Scaling(values.mean(axis=0), values.std(axis=0))
-    own = np.arange(2, 8)
-    temporal = Components.of(scaling(values)[:, own], numbers, most=4).predicting(1)
-    preparation = Preparation(scaling, (KernelFeatures("edges and texture", own, temporal),))
-    labels = np.where(numbers[:, None] % 2, np.nan, np.abs(values[:, :1]))
-    view = View(np.arange(4), gamma=0.1, name="edges and texture")
-    regressor = HLRegressor(views=[view], alpha=1e-3).fit(preparation(values), labels[:, 0])
-    counter = CrowdCounter(
-        model=regressor,
-        setting=Setting(lag=1),
-        preparation=preparation,
-        names=("count",),
-        unit=np.array([0.5]),
-        coverage=0.9,
-        held_out=0.3,
-        values=values,
-        labels=labels,
-        numbers=numbers,
-        n_counted=45,
-        flagged=np.array([4, 8]),
-    )
+    """A counter of such frames."""
     scene = Scene(16, 16, np.ones((16, 16), dtype=bool), np.ones((16, 16)))
-    columns = {"size": slice(0, 2), "edges": slice(2, 5), "texture": slice(5, 8)}
-    return crowd.CrowdModel(scene, counter, np.zeros((16, 16, 3), dtype=np.uint8), columns)
+    described = crowd_frames(rng, 45)
+    counts = np.rint(described.feet.sum(axis=(1, 2)))[:, None].astype(float)
+    counter = fit_counter(described, scene, counts, ("count",))
+    return crowd.CrowdModel(scene, counter, np.zeros((16, 16, 3), dtype=np.uint8))
 
 
 @cache
@@ -405,10 +389,8 @@ def use(path: Path, kind: str) -> None:
     """Load a file and predict with it: all that comes must be finite."""
     rng = np.random.default_rng(1)
     if kind == CROWD_FORMAT:
-        counter = crowd.load_model(path).counter
-        values = np.cumsum(rng.normal(size=(20, len(counter.preparation.scaling.scale))), 0)
-        described = Described(np.arange(20), values, {}, np.zeros(0, dtype=int), ())
-        found = list(counter.count(described).values())
+        model = crowd.load_model(path)
+        found = list(model.counter.count(crowd_frames(rng, 20), model.scene).values())
     else:
         model = load_model(path)
         X, features = new_table(rng, 20), model.features

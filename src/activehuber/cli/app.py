@@ -15,7 +15,11 @@ from typing import Annotated
 import typer
 
 from activehuber.cli.audit import audit_command
-from activehuber.cli.crowd import crowd_count_command, crowd_train_command
+from activehuber.cli.crowd import (
+    crowd_count_command,
+    crowd_next_command,
+    crowd_train_command,
+)
 from activehuber.cli.predict import predict_command
 from activehuber.cli.terminal import one_line
 from activehuber.runtime.interrupts import STOPPED, exit_code
@@ -40,6 +44,7 @@ app.command("audit")(audit_command)
 app.command("predict")(predict_command)
 crowd_app.command("train")(crowd_train_command)
 crowd_app.command("count")(crowd_count_command)
+crowd_app.command("next")(crowd_next_command)
 
 
 def run(arguments: Sequence[str]) -> int:

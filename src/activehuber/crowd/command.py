@@ -1,4 +1,4 @@
-"""`activehuber crowd train` and `crowd count`: frames -> features -> counts -> files."""
+"""`activehuber crowd train`, `count` and `next`: frames -> features -> counts -> files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import numpy as np
 import activehuber
 from activehuber._typing import Matrix, Vector
 from activehuber.crowd.background import Backgrounds, find_backgrounds, with_level
-from activehuber.crowd.counter import fit_counter
+from activehuber.crowd.counter import NEW_GROUND, Counter, fit_counter
 from activehuber.crowd.counts import counts_csv, read_counts
 from activehuber.crowd.features import Described, describe_frames, look_at, overlay
 from activehuber.crowd.frames import Frames, Image, cv2, open_frames, read_image
 from activehuber.crowd.model import CrowdModel, check_same_camera, load_model, model_bytes
 from activehuber.crowd.page import CrowdReport, FrameCounts, Picture, render
-from activehuber.crowd.preparation import features_in_words
+from activehuber.crowd.perspective import drawn_heights, learn_heights
 from activehuber.crowd.scene import Scene, make_scene, perspective_line, shrink
 from activehuber.runtime.messages import TableError, first_line, listed
 
@@ -34,6 +34,62 @@ COUNTS, FLAGGED = "counts.csv", "flagged.csv"
 FILES = (COUNTS, FLAGGED, "report.html", "model.skops")
 
 Tell = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class Style:
+    """How counts are written.
+
+    Attributes
+    ----------
+    smooth : int
+        Frames that a count is the mean over, as many before as after; an odd number.
+    integer : bool
+        Whole people; ends of intervals are moved outwards.
+    """
+
+    smooth: int = 1
+    integer: bool = False
+
+    def __post_init__(self) -> None:
+        if self.smooth < 1 or self.smooth % 2 == 0:
+            raise TableError(
+                f"--smooth {self.smooth}: give an odd number of frames, as 5: a count is then "
+                "the mean over two frames before, its own, and two after"
+            )
+
+    def __call__(self, columns: dict[str, Vector]) -> dict[str, Vector]:
+        """Columns of counts and the ends of their intervals in this style."""
+        # Intervals move along: how far errors of neighbours cancel is not known.
+        rounding = {"lower": np.floor, "upper": np.ceil}
+        out = dict(columns)
+        for name in columns.keys() - {NEW_GROUND}:
+            out[name] = _running_mean(columns[name], self.smooth)
+            if self.integer:
+                out[name] = rounding.get(name.rpartition("_")[2], _whole)(out[name])
+        return out
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the counts has to know."""
+        if self.smooth == 1:
+            return ()
+        after = self.smooth // 2
+        return (
+            f"Counts are means over {self.smooth} frames: each is known {after} "
+            f"{'frame' if after == 1 else 'frames'} late, and quick changes are flattened.",
+        )
+
+
+def _whole(values: Vector) -> Vector:
+    return np.floor(values + 0.5)
+
+
+def _running_mean(values: Vector, width: int) -> Vector:
+    """Means over so many frames around each, of those that are there."""
+    known, own = np.isfinite(values), slice(width // 2, width // 2 + len(values))
+    sums = np.convolve(np.where(known, values, 0.0), np.ones(width))[own]
+    many = np.convolve(known, np.ones(width))[own]
+    return np.where(known, sums / np.maximum(many, 1.0), np.nan)
 
 
 @dataclass(frozen=True)
@@ -108,24 +164,6 @@ class Trained:
         All frames of the training sequence.
     page : str
         The page.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import pandas as pd
-    >>> from activehuber.crowd.command import train
-    >>> from activehuber.crowd.frames import write_images
-    >>> from activehuber.crowd.synthetic import synthetic_camera
-    >>> clip = synthetic_camera(40, height=96, width=128, people=(1, 6))
-    >>> counts = pd.DataFrame({"frame": range(1, 41), "count": clip.counts})[::2]
-    >>> with tempfile.TemporaryDirectory() as name:
-    ...     folder = Path(name)
-    ...     _ = write_images(folder / "frames", clip.images())
-    ...     counts.to_csv(folder / "counts.csv", index=False)
-    ...     trained = train(folder / "frames", folder / "counts.csv")
-    >>> sorted(trained.files())
-    ['counts.csv', 'flagged.csv', 'model.skops', 'report.html']
     """
 
     model: CrowdModel
@@ -149,6 +187,7 @@ def train(
     roi: Path | None = None,
     perspective: Path | None = None,
     line: tuple[float, float] | None = None,
+    style: Style = Style(),
     tell: Tell = lambda share, words: None,
 ) -> Trained:
     """Learn to count from some counted frames and all uncounted ones.
@@ -164,7 +203,9 @@ def train(
     perspective : Path or None
         A .npy file of the frames' shape with the height of a person at every place.
     line : (top, bottom) or None
-        That height at the top and at the bottom row instead.
+        That height at the top and at the bottom row instead. Without both it is learnt.
+    style : Style
+        How counts are written.
     tell : callable
         Gets the share of the work done, and words.
 
@@ -194,38 +235,53 @@ def train(
     given = read_counts(counts, frames)
     scene = _scene_of(frames, roi, perspective, line, motion=len(given.names) > 1)
     backgrounds, described, scene = _describe(frames, scene, tell, None)
-    lost = described.numbers[np.isfinite(given.values).any(axis=1) & ~described.readable]
-    unused = f"Counts of frames that cannot be read were not used: {listed(lost)}."
+    if scene.person is None:
+        heights = learn_heights(described.seen, len(scene.roi))
+        scene = replace(scene, person=np.tile(heights[:, None], scene.roi.shape[1]))
+    counts_used, unused = _usable(given.values, described)
     tell(0.7, "choosing and fitting")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        counter = fit_counter(
-            described,
-            np.where(described.readable[:, None], given.values, np.nan),
-            given.names,
+    counter, warned = _with_warnings(
+        lambda: fit_counter(
+            *(described, scene, counts_used, given.names),
             coverage=COVERAGE,
             report=lambda words: tell(0.8, words),
         )
-    # Fits of a few counts repeat themselves; every warning is in the notes once.
-    warned = dict.fromkeys(f"The fit: {first_line(each.message)}." for each in caught)
-    total = given.values.sum(axis=1)
+    )
     counted = Counted(
         frames,
-        counter.count(described),
-        total,
+        style(counter.count(described, scene)),
+        given.values.sum(axis=1),
         counter.flagged,
-        (*given.notes, *([unused] if len(lost) else []), *warned, *_notes(frames, described)),
+        (*given.notes, *unused, *warned, *style.notes(), *_notes(frames, described)),
     )
-    model = CrowdModel(scene, counter, backgrounds.images[-1], described.columns)
+    model = CrowdModel(scene, counter, backgrounds.images[-1])
     tell(0.92, "drawing the page")
     page = _page(counted, model, backgrounds, table=COUNTS, source=counts.name)
     return Trained(model, counted, page)
+
+
+def _usable(values: Matrix, described: Described) -> tuple[Matrix, tuple[str, ...]]:
+    """Counts of frames that can be read, and a note on the others."""
+    lost = described.numbers[np.isfinite(values).any(axis=1) & ~described.readable]
+    note = f"Counts of frames that cannot be read were not used: {listed(lost)}."
+    used = np.where(described.readable[:, None], values, np.nan)
+    return used, (note,) * bool(len(lost))
+
+
+def _with_warnings(fit: Callable[[], Counter]) -> tuple[Counter, tuple[str, ...]]:
+    """What a fit gives, and notes on its warnings, each once: fits repeat themselves."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        counter = fit()
+    return counter, tuple(dict.fromkeys(f"The fit: {first_line(w.message)}." for w in caught))
 
 
 def count(
     model_path: Path,
     path: Path,
     *,
+    counts: Path | None = None,
+    style: Style = Style(),
     page: bool,
     table: str = COUNTS,
     tell: Tell = lambda share, words: None,
@@ -238,6 +294,10 @@ def count(
         model.skops of `train`.
     path : Path
         A folder of images, or a video file.
+    counts : Path or None
+        Counts of some of these frames, as `train` takes them; a few are worth much.
+    style : Style
+        How counts are written.
     page : bool
         Whether to draw the page.
     table : str, default="counts.csv"
@@ -272,20 +332,76 @@ def count(
     >>> counted.columns["count"].shape
     (60,)
     """
+    model, frames, backgrounds, described = _described_by(model_path, path, tell)
+    given = np.full(len(frames), np.nan)
+    notes = (*style.notes(), *_notes(frames, described))
+    source = Path(*model_path.parts[-2:]).as_posix()  # with its folder: all have one name
+    flagged = np.empty(0, dtype=int)
+    if counts is not None:
+        tell(0.85, "fitting with the counts of these frames")
+        read = read_counts(counts, frames, model.counter.names, fewest=1)
+        used, unused = _usable(read.values, described)
+        counter, warned = _with_warnings(
+            lambda: model.counter.counting(described, model.scene, used)
+        )
+        model, given, flagged = (
+            *(replace(model, counter=counter), read.values.sum(axis=1)),
+            counter.flagged,
+        )
+        notes, source = (*read.notes, *unused, *warned, *notes), f"{source}, {counts.name}"
+    columns = style(model.counter.count(described, model.scene))
+    counted = Counted(frames, columns, given, flagged, notes)
+    if not page:
+        return counted, model, ""
+    return counted, model, _page(counted, model, backgrounds, table=table, source=source)
+
+
+def propose(
+    model_path: Path, path: Path, *, many: int = 10, tell: Tell = lambda share, words: None
+) -> list[str]:
+    """The frames of a video whose count would help a model most to count the others.
+
+    The frames are cut into as many stretches of time, since a count says most of the frames
+    around; in each that one is taken whose interval is widest for its count.
+
+    Parameters
+    ----------
+    model_path : Path
+        model.skops of `train`.
+    path : Path
+        A folder of images, or a video file.
+    many : int
+        How many frames.
+
+    Returns
+    -------
+    list of str
+        Lines of CSV: frame, file, and expected, lower and upper as the model counts.
+    """
+    if many < 1:
+        raise TableError(f"-n {many}: ask for one frame at least")
+    model, frames, _, described = _described_by(model_path, path, tell)
+    columns = model.counter.count(described, model.scene)
+    unsure = (columns["upper"] - columns["lower"]) / (1.0 + columns["count"])
+    stretches = np.array_split(np.flatnonzero(described.readable), many)
+    lines = ["frame,file,expected,lower,upper"]
+    for part in stretches:
+        if len(part):
+            k = part[np.argmax(unsure[part])]
+            ends = (f"{columns[name][k]:.1f}" for name in ("count", "lower", "upper"))
+            lines.append(",".join([str(frames.numbers[k]), frames.names[k], *ends]))
+    return lines
+
+
+def _described_by(
+    model_path: Path, path: Path, tell: Tell
+) -> tuple[CrowdModel, Frames, Backgrounds, Described]:
+    """A model, and frames of its camera as it sees them."""
     model = load_model(model_path)
     frames = _find_frames(path, tell)
     check_same_camera(model, frames)
     backgrounds, described, _ = _describe(frames, model.scene, tell, model.empty)
-    none = np.full(len(frames), np.nan)
-    tell(0.9, "learning temporal features of these frames")
-    model = replace(model, counter=model.counter.learning(described))
-    columns, notes = model.counter.count(described), _notes(frames, described)
-    counted = Counted(frames, columns, none, np.empty(0, dtype=int), notes)
-    if not page:
-        return counted, model, ""
-    # With its folder, since all models have one name.
-    source = Path(*model_path.parts[-2:]).as_posix()
-    return counted, model, _page(counted, model, backgrounds, table=table, source=source)
+    return model, frames, backgrounds, described
 
 
 def _find_frames(path: Path, tell: Tell) -> Frames:
@@ -377,18 +493,20 @@ def _page(
     readable = numbers[np.isfinite(counted.columns["count"])]
     samples = readable[np.linspace(0, len(readable) - 1, SAMPLES).astype(int)]
     drawn = _pictures(frames, model.scene, backgrounds, {*shown, *samples.tolist()})
+    empty = backgrounds.images[len(backgrounds.images) // 2]
     report = CrowdReport(
         title=frames.path.name,
         source=source,
         facts=_facts(counted, model),
         target_names=counter.names,
         frames=FrameCounts(numbers, given, **columns, flagged=bad),
+        believable=_believable(model),
         flagged=tuple(drawn[number] for number in shown),
         samples=tuple(drawn[number] for number in dict.fromkeys(samples.tolist())),
         skipped=counted.notes,
         settings=_settings(model),
-        background=_jpeg(backgrounds.images[len(backgrounds.images) // 2]),
-        remarks=_cautions(counted),
+        background=_jpeg(drawn_heights(empty, model.scene.heights)),
+        remarks=_cautions(counted, model),
         table=table,
         flagged_table=FLAGGED if _has_given(counted) else "",
     )
@@ -420,60 +538,65 @@ def _jpeg(image: Image) -> bytes:
 
 
 def _facts(counted: Counted, model: CrowdModel) -> tuple[tuple[str, str], ...]:
-    values = counted.columns["count"]
-    known = values[np.isfinite(values)]
-    error = f"{model.counter.held_out:.2f}"
+    values, counter = counted.columns["count"], model.counter
+    known, new = values[np.isfinite(values)], counted.columns[NEW_GROUND]
     facts = [
         ("frames", f"{len(values)}"),
         ("mean count", f"{known.mean():.1f}"),
         ("smallest to largest", f"{known.min():.0f}–{known.max():.0f}"),
+        ("error on other stretches of time", f"{counter.error:.2f}"),
+        ("error of the mean of the counts there", f"{counter.mean_error:.2f}"),
+        ("foreground on new ground", f"{100 * np.nanmean(new):.0f} %"),
     ]
-    if not _has_given(counted):
-        return (*facts, ("error on held-out frames at training", error))
-    facts.insert(1, ("counted by hand", f"{np.isfinite(counted.given).sum()}"))
-    facts.insert(2, ("flagged", f"{len(counted.flagged)}"))
-    return (*facts, ("error on held-out frames", error))
+    if counter.between is not None:
+        facts.insert(5, ("error between counted frames", f"{counter.between.error:.2f}"))
+    if _has_given(counted):
+        facts.insert(1, ("counted by hand", f"{np.isfinite(counted.given).sum()}"))
+        facts.insert(2, ("flagged", f"{len(counted.flagged)}"))
+    return tuple(facts)
 
 
 def _has_given(counted: Counted) -> bool:
     return bool(np.isfinite(counted.given).any())
 
 
-def _cautions(counted: Counted) -> tuple[str, ...]:
+def _believable(model: CrowdModel) -> bool:
+    """Whether other frames are counted better than by the mean of the counts."""
+    return model.counter.error < model.counter.mean_error
+
+
+def _cautions(counted: Counted, model: CrowdModel) -> tuple[str, ...]:
     """What not to read into the figures."""
-    if _has_given(counted):
-        return ()
-    return (
-        "The error was measured at training. On these frames it is not known, and may be "
-        "larger if light or crowd have changed: count a few of them by hand to see.",
-    )
+    found = []
+    if not _believable(model):
+        found.append(
+            "On stretches of time that it has not seen, the model is no better than the mean "
+            "of the counts: count more frames, at other times, before you rely on it there."
+        )
+    if not _has_given(counted):
+        found.append(
+            "The error was measured at training. On these frames it is not known, and may be "
+            "larger if light or crowd have changed: count a few of them by hand and give them "
+            "as --counts; crowd next says which."
+        )
+    return tuple(found)
 
 
 def _settings(model: CrowdModel) -> tuple[tuple[str, str], ...]:
-    counter, setting, scene = model.counter, model.counter.setting, model.scene
+    counter, scene = model.counter, model.scene
     gaps, residuals = counter.model.duality_gap_, counter.model.kkt_residual_
-    person, words = scene.person, features_in_words(setting)
-    taught = [part.temporal.n_frames for part in counter.preparation.parts if part.temporal]
+    far, near = scene.heights[[0, -1]]
     return (
-        ("views", " + ".join(setting.joint) or "one kernel each: " + ", ".join(model.columns)),
-        ("kernel", f"rbf, width {setting.width:g} of the mean squared distance"),
+        ("views", ", ".join(f"{view.name}: {view.kernel}" for view in counter.scale.views())),
+        ("weight of cells", f"{counter.local:g}"),
         ("alpha", f"{counter.model.alpha:.3g}"),
-        ("features", f"{words}, learnt from {max(taught):,} frames" if taught else words),
-        ("time chain, over alpha", f"{setting.chain:g}"),
-        ("agreement of views, over alpha", f"{setting.agreement:g}"),
-        ("weights of views", ", ".join(f"{c:.3g}" for c in setting.weights) or "equal"),
-        ("frames in the fit", f"{len(counter.numbers)}, {counter.n_counted} of them counted"),
-        (
-            "chosen on",
-            "five contiguous folds and two halves of the counted frames, agreed on "
-            "for uncounted ones",
-        ),
-        ("mean error on held-out folds", f"{counter.held_out:.3f} (counts kept)"),
-        ("intervals", f"{100 * counter.coverage:.0f} %, from held-out folds"),
+        ("counted frames in the fit", f"{len(counter.labels)}"),
+        ("independent stretches that they are worth", f"{counter.independent:.0f}"),
+        ("intervals", f"{100 * counter.coverage:.0f} %, from stretches left out"),
         ("foreground from", f"{scene.level:.1f} grey levels"),
         ("worked on", f"{scene.roi.shape[1]} × {scene.roi.shape[0]} pixels"),
         ("region of interest", f"{100 * scene.roi.mean():.0f} % of the frame"),
-        ("height of a person", f"{person.min():.2f} to {person.max():.2f} of its median"),
+        ("height of a person", f"{far:.0f} pixels at the top row to {near:.0f} at the bottom"),
         ("duality gap", ", ".join(f"{gap:.1e}" for gap in np.atleast_1d(gaps))),
         ("KKT residual", ", ".join(f"{left:.1e}" for left in np.atleast_1d(residuals))),
         ("activehuber", activehuber.__version__),
@@ -493,4 +616,4 @@ def summary(counted: Counted, model: CrowdModel, most: int = 10) -> list[str]:
         )
     if len(counted.flagged) > most:
         lines.append(f"and {len(counted.flagged) - most} more: see {FLAGGED}")
-    return [*lines, *_cautions(counted)]
+    return [*lines, *_cautions(counted, model)]

@@ -1,42 +1,117 @@
-"""Features and some counts -> a count for every frame, and the counts to flag.
+"""Measures of frames and some counts -> a count for every frame, its interval, and doubts.
 
-Features are scaled block by block, reduced to what they predict of the frames around, and
-fitted by `HLRegressor`: one Gaussian kernel of two views or one a view, a chain over
-consecutive frames as the graph, agreement between the views (`search` chooses). Counts
-that the adaptive threshold flags take no part in the choice nor in the last fit, which binds
-the others: what was replaced by a plausible number cannot be found, but it can be kept from
-pulling.
+What one person adds to the totals is the same everywhere, and an empty scene holds nobody; how
+people look at a place is learnt only where people were counted. So one `HLRegressor` without
+intercept has three views:
+
+    totals   linear: what a person adds to the sums of all maps
+    places   linear: the same around some places, which may differ a little
+    cells    Gaussian: a correction for frames that look alike; its weight is chosen
+
+The weight is chosen, and the error is said, on whole stretches of the counted frames left out
+together: neighbouring frames are near copies, and frames that come later are like none of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from activehuber._typing import Matrix, Vector
+from activehuber._typing import Mask, Matrix, Vector
 from activehuber.crowd.counts import FEWEST
-from activehuber.crowd.features import Described
-from activehuber.crowd.preparation import Footage, Preparation, Setting, parameters
-from activehuber.crowd.search import (
-    FOLDS,
-    CounterSearch,
-    Report,
-    choose,
-    contiguous_folds,
-    evenly,
-)
-from activehuber.estimators.prediction import half_width
+from activehuber.crowd.features import Described, Measures
+from activehuber.crowd.scene import Scene
 from activehuber.estimators.regressor import HLRegressor
-from activehuber.labels.thresholds import EFFICIENT
 from activehuber.runtime.messages import TableError
-from activehuber.selection.scoring import held_out_errors
+from activehuber.views import View
 
-# Counts off by up to one person are no mistakes; fits with more and more of them trusted.
-SLIP, MOST_REFITS = 1.0, 4
-# Frames in a fit at most, and counted ones in the choice.
-MOST_ROWS, MOST_COUNTED = 3000, 800
+# Prior variance of a count by each view, over the squared usual count: what all maps say
+# together, each map by itself, places; cells have one of those that are tried. Then what a
+# person adds to all maps at another time, and the noise.
+EACH_MAP, PLACES, LOCAL, HERE, NOISE = 0.2, 0.3, (0.01, 0.05, 0.2), 0.3, 0.03**2
+# A larger weight of cells has to make the error smaller by this factor. Width of their Gaussian
+# over the mean squared distance of two frames.
+BETTER, WIDTH = 0.9, 0.1
+# Stretches that the counted frames are cut into.
+STRETCHES = 4
+# Before any frame is counted, a count by foreground is thought to be off by this share, and
+# that is worth so many independent stretches of frames.
+PRIOR_ERROR, PRIOR_WORTH = 0.3, 3.0
+# CountedFrames frames in a fit and in the choice at most.
+MOST_ROWS, MOST_CHOOSING = 2000, 800
+# Foreground in a cell of this share of its mean in cells that have any is someone's.
+SOME_FOREGROUND = 0.05
+# Standard deviations, of a normal error, on either side of 90 %; and σ over the mean error.
+NORMAL, SPREAD = 1.645, 1.25
+
+# The column with the share of the foreground where no counted frame had any.
+NEW_GROUND = "new_ground"
+
+Report = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What one unit of every column of X is, from the frames of the training.
+
+    Attributes
+    ----------
+    totals, places, cells : ndarray
+        Divisors of the measures' columns.
+    here : bool
+        Whether there is a fourth view: what a person adds in these frames and no others.
+    """
+
+    totals: Vector
+    places: Vector
+    cells: Vector
+    here: bool = False
+
+    @classmethod
+    def of(cls, measures: Measures) -> Scale:
+        """Totals are 1 on average; a place is in units of its map's total."""
+        k = measures.totals.shape[1]
+
+        def each(values: Vector, wide: Matrix) -> Vector:
+            return np.repeat(np.where(values > 0.0, values, 1.0), wide.shape[1] // k)
+
+        totals = each(measures.totals.mean(axis=0), measures.totals)
+        places = each(totals, measures.places)
+        places *= _size(np.mean(np.sum((measures.places / places) ** 2, axis=1)))
+        variance = measures.cells.var(axis=0)
+        cells = each(np.sqrt(variance.reshape(k, -1).mean(axis=1)), measures.cells)
+        # Twice the sum of variances is the mean squared distance of two rows.
+        cells *= _size(2.0 * np.sum(variance / cells**2))
+        return cls(totals, places, cells)
+
+    def rows(self, measures: Measures) -> Matrix:
+        """X: the mean of the totals, each of them with its small weight, places and cells."""
+        totals = measures.totals / self.totals
+        own = np.sqrt(EACH_MAP / totals.shape[1]) * totals
+        # Maps of motion are those of the left, then those of the right.
+        still, motion = totals[:, :8], totals[:, 8:].reshape(len(totals), -1, 2)
+        means = [still.mean(axis=1, keepdims=True), motion.mean(axis=2)]
+        places, cells = measures.places / self.places, measures.cells / self.cells
+        return np.hstack([*means, own, places, cells, *(means if self.here else ())])
+
+    def views(self) -> list[View]:
+        """The columns of X and their kernels."""
+        k = len(self.totals)
+        means = 1 + (k - 8) // 2
+        kernels = {"totals": "linear", "places": "linear", "cells": "rbf", "here": "linear"}
+        sizes = [means + k, len(self.places), len(self.cells), *[means] * self.here]
+        ends = np.cumsum([0, *sizes]).tolist()
+        return [
+            View(slice(*ends[i : i + 2]), kernel, gamma=WIDTH, name=name)
+            for i, (name, kernel) in enumerate(list(kernels.items())[: len(sizes)])
+        ]
+
+
+def _size(squared: float) -> float:
+    return float(np.sqrt(squared)) if squared > 0.0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -45,117 +120,200 @@ class Counter:
 
     Attributes
     ----------
-    model : HLRegressor
-        One target, or two for left and right.
-    setting : Setting
-    preparation : Preparation
+    scale : Scale
     names : tuple of str
         Of the targets.
-    unit : ndarray of shape (q,)
-        Half the width of an interval for a target over √(1 + count); with two targets a
-        last entry stands for their sum.
     coverage : float
-    held_out : float
-        Mean absolute error of the counts kept on contiguous folds, of the whole count.
-    values : ndarray of shape (n_rows, d)
-        Features of the frames in the fit, counted or not.
-    labels : ndarray of shape (n_rows, q)
-        Their counts that are kept, NaN where none.
-    numbers : ndarray of shape (n_rows,), int
-        Their numbers.
-    n_counted : int
-        How many of them are counted.
+        Of the intervals.
+    taken : ndarray of shape (cells,), bool
+        Cells where some counted frame had foreground.
+    model : HLRegressor
+        One target, or two for left and right; fitted with stretches as groups to the counts
+        that are believed.
+    local : float
+        The weight of cells.
+    labels : ndarray of shape (n_counted, q)
+        Counts that are believed, NaN where there is none.
+    error, mean_error : float
+        Mean absolute errors on stretches left out: of the count, and of the mean of the counts
+        in the other stretches.
+    independent : float
+        How many independent stretches the counted frames are worth.
     flagged : ndarray, int
-        Frames whose given count is flagged, worst first.
+        Frames whose given count is doubted, worst first.
+    between : Between or None
+        What is known of frames between counted ones; not kept in a file.
     """
 
-    model: HLRegressor
-    setting: Setting
-    preparation: Preparation
+    scale: Scale
     names: tuple[str, ...]
-    unit: Vector
     coverage: float
-    held_out: float
-    values: Matrix
-    labels: Matrix
-    numbers: np.ndarray
-    n_counted: int
-    flagged: np.ndarray
+    taken: Mask
+    model: HLRegressor = field(default_factory=HLRegressor)
+    local: float = LOCAL[0]
+    labels: Matrix = field(default_factory=lambda: np.empty((0, 1)))
+    error: float = np.inf
+    mean_error: float = np.inf
+    independent: float = 1.0
+    flagged: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=int))
+    between: Between | None = None
 
-    def learning(self, described: Described) -> Counter:
-        """The same counter with temporal features from frames to count too.
-
-        What was chosen stays as it is; the counted frames are fitted again.
-        """
-        known = described.some(described.readable)
-        preparation = self.preparation.learning(known.values, known.numbers)
-        if preparation is self.preparation:
-            return self
-        rows = preparation(self.values)
-        params = parameters(
-            self.setting, rows, self.numbers, preparation.columns, self.n_counted
-        )
-        model = HLRegressor(**params, threshold=self.model.threshold)
-        model.fit(rows, self.labels if len(self.names) > 1 else self.labels[:, 0])
-        return replace(self, model=model, preparation=preparation)
-
-    def count(self, described: Described) -> dict[str, Vector]:
-        """Counts of all frames as columns: count, lower, upper, and the same of each target.
+    def count(self, described: Described, scene: Scene) -> dict[str, Vector]:
+        """Counts of all frames as columns, with intervals, and the share of new ground.
 
         Parameters
         ----------
         described : Described
             n frames.
+        scene : Scene
 
         Returns
         -------
         dict of str to ndarray of shape (n,)
-            NaN where a frame could not be read.
+            count, lower, upper, the same of each of two targets, and new_ground, the share of
+            the foreground where no counted frame had any; NaN where a frame could not be read.
         """
-        n, q = len(described.values), len(self.names)
-        found = np.full((n, q), np.nan)
-        usable = described.readable
-        rows = self.preparation(described.values[usable])
-        found[usable] = self.model.predict(rows).reshape(-1, q)
-        found = np.maximum(found, 0.0)
+        usable, q = described.readable, len(self.names)
+        known = described.some(usable)
+        X, new = self.scale.rows(known.measures(scene)), self.new_ground(known)
+        found, half = self._counted(self.model, X, q)
+        trusted = (1.0 - new) * self.independent / (self.independent + PRIOR_WORTH)
+        prior = NORMAL * PRIOR_ERROR * np.maximum(found, 1.0)
+        half = np.sqrt(trusted[:, None] * half**2 + (1.0 - trusted[:, None]) * prior**2)
+        if self.between is not None:
+            near = self.between.reaches(known.numbers)
+            found[near], half[near] = self._counted(self.between.model, X[near], q)
         columns = {"count": found.sum(axis=1), **dict(zip(self.names, found.T, strict=True))}
+        halves = {
+            "count": np.sqrt(np.sum(half**2, axis=1)),
+            **dict(zip(self.names, half.T, strict=True)),
+        }
         out = {}
-        # The unit of the sum is the last one, or the only one.
-        for (name, values), unit in zip(columns.items(), np.roll(self.unit, 1), strict=True):
-            half = unit * np.sqrt(1.0 + values)
+        for name, values in columns.items():
             prefix = "" if name == "count" else f"{name}_"
             out[name] = values
-            out[f"{prefix}lower"] = np.maximum(values - half, 0.0)
-            out[f"{prefix}upper"] = values + half
-        return out
+            out[f"{prefix}lower"] = np.maximum(values - halves[name], 0.0)
+            out[f"{prefix}upper"] = values + halves[name]
+        out[NEW_GROUND] = new
+        whole = np.full((len(out), len(usable)), np.nan)
+        whole[:, usable] = list(out.values())
+        return dict(zip(out, whole, strict=True))
+
+    def _counted(self, model: HLRegressor, X: Matrix, q: int) -> tuple[Matrix, Matrix]:
+        """Counts and half the width of their intervals, both of shape (n, q)."""
+        if not len(X):
+            return np.empty((0, q)), np.empty((0, q))
+        ends = model.predict_interval(X, self.coverage).reshape(len(X), 2, q)
+        return np.maximum(ends.mean(axis=1), 0.0), (ends[:, 1] - ends[:, 0]) / 2.0
+
+    def new_ground(self, described: Described) -> Vector:
+        """The share of the foreground in cells where no counted frame had any, shape (n,)."""
+        foreground = described.foreground
+        return foreground[:, ~self.taken].sum(axis=1) / np.maximum(foreground.sum(axis=1), 1.0)
+
+    def counting(self, described: Described, scene: Scene, counts: Matrix) -> Counter:
+        """The same counter with counts (n, q) of some of other frames, NaN where none."""
+        given = np.flatnonzero(described.readable & ~np.isnan(counts).all(axis=1))
+        known = described.some(given)
+        # In another light a person may add more to all maps, or less.
+        here = replace(self, scale=replace(self.scale, here=True))
+        own = CountedFrames(
+            here.scale.rows(known.measures(scene)), counts[given], known.numbers
+        )
+        old = np.zeros((len(self.labels), own.X.shape[1]))
+        old[:, : self.model.X_fit_.shape[1]] = self.model.X_fit_
+        before = CountedFrames(old, self.labels, np.full(len(old), -1))
+        found = _fit(here, before.and_later(own), (self.local,))
+        # Leaving out one of many frames of another time would say nothing of these.
+        return replace(found, taken=self.taken | _taken(known), between=None)
+
+
+@dataclass(frozen=True)
+class CountedFrames:
+    """Frames that somebody counted.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, d)
+    y : ndarray of shape (n, q)
+        Counts, NaN where there is none.
+    numbers : ndarray of shape (n,), int
+        Of the frames; below zero where the counts were judged before.
+    stretches : ndarray of shape (n,), int or None
+        None cuts the frames in their order.
+    """
+
+    X: Matrix
+    y: Matrix
+    numbers: np.ndarray
+    stretches: np.ndarray | None = None
+
+    @property
+    def groups(self) -> np.ndarray:
+        """The stretch of each frame."""
+        if self.stretches is not None:
+            return self.stretches
+        return np.arange(len(self.y)) * STRETCHES // max(len(self.y), 1)
+
+    def and_later(self, later: CountedFrames) -> CountedFrames:
+        """These frames, then others in stretches of their own."""
+        return CountedFrames(
+            np.vstack([self.X, later.X]),
+            np.vstack([self.y, later.y]),
+            np.concatenate([self.numbers, later.numbers]),
+            np.concatenate([self.groups, STRETCHES + later.groups]),
+        )
+
+
+@dataclass(frozen=True)
+class Between:
+    """How well frames between counted ones are counted.
+
+    Attributes
+    ----------
+    model : HLRegressor
+        Each counted frame left out alone.
+    numbers : ndarray, int
+        Of the counted frames.
+    error : float
+        Mean absolute error.
+    """
+
+    model: HLRegressor
+    numbers: np.ndarray
+    error: float
+
+    def reaches(self, numbers: np.ndarray) -> Mask:
+        """Frames that have a counted one about as near as counted ones are to each other."""
+        usual = np.median(np.diff(self.numbers)) if len(self.numbers) > 1 else 0
+        after = np.searchsorted(self.numbers, numbers)
+        padded = np.concatenate([[-np.inf], self.numbers, [np.inf]])
+        apart = np.minimum(numbers - padded[after], padded[after + 1] - numbers)
+        return np.asarray(apart <= usual)
 
 
 def fit_counter(
     described: Described,
+    scene: Scene,
     counts: Matrix,
     names: tuple[str, ...],
     *,
-    uncounted: bool = True,
     coverage: float = 0.9,
-    most_rows: int = MOST_ROWS,
     report: Report = lambda line: None,
 ) -> Counter:
-    """Choose a setting and fit it.
+    """Choose the weight of cells and fit.
 
     Parameters
     ----------
     described : Described
         n frames.
+    scene : Scene
     counts : ndarray of shape (n, q)
         NaN where a frame was not counted.
     names : tuple of str
         Of the q targets.
-    uncounted : bool
-        Whether uncounted frames take part.
     coverage : float
         Of the intervals.
-    most_rows : int
-        Frames in the fit at most; counted ones always are.
     report : callable
         Gets a line a step.
 
@@ -163,123 +321,113 @@ def fit_counter(
     -------
     Counter
     """
-    total = counts.sum(axis=1)
-    usable = int(np.sum(~np.isnan(total) & described.readable))
+    usable = int(np.sum(~np.isnan(counts.sum(axis=1)) & described.readable))
     if usable < FEWEST:
         raise TableError(
             f"{usable} frames can be read and have all their counts; count {FEWEST} at least "
             "(left and right in the same frames)"
         )
     given = np.flatnonzero(described.readable & ~np.isnan(counts).all(axis=1))
-    used = frames_to_use(described, given, most_rows) if uncounted else given
-    footage = Footage(described, used)
-    setting = choose(CounterSearch(footage, thinned(total)), uncounted=uncounted, report=report)
-    search = CounterSearch(footage, total)
-    params, part = search.parameters(setting)
-    if not setting.uses_uncounted:
-        part = given  # of two targets one alone may be given: such frames count too
-    rows, preparation = footage.rows(setting)
-    report(f"fitting {len(part)} frames, {len(search.counted)} of them counted")
-    first, bound = _judged(params, rows[part], counts[part])
-    kept = counts.copy()
-    kept[part] = np.where(first.removed_.reshape(len(part), -1), np.nan, counts[part])
-    columns = [*kept.T, kept.sum(axis=1)] if len(names) > 1 else [*kept.T]
-    labels = kept[part] if len(names) > 1 else kept[part, 0]
-    intervals = [
-        _interval(CounterSearch(footage, c), setting, bound, coverage) for c in columns
-    ]
-    counter = Counter(
-        model=HLRegressor(**params, threshold=bound).fit(rows[part], labels),
-        setting=setting,
-        preparation=preparation,
-        names=names,
-        unit=np.array([unit for unit, _ in intervals]),
-        coverage=coverage,
-        held_out=intervals[-1][1],
-        values=described.values[part],
-        labels=kept[part],
-        numbers=described.numbers[part],
-        n_counted=len(search.counted),
-        flagged=_worst_first(first, described.numbers[part]),
-    )
-    if not uncounted:
-        return counter
-    # Frames that are too many for the fit teach temporal features too.
-    others = np.setdiff1d(np.flatnonzero(described.readable), footage.everyone)
-    return counter.learning(described.some(others))
+    given = given[evenly(len(given), MOST_ROWS)]
+    known = described.some(given)
+    scale = Scale.of(described.some(described.readable).measures(scene))
+    frames = CountedFrames(scale.rows(known.measures(scene)), counts[given], known.numbers)
+    draft = Counter(scale, names, coverage, _taken(known))
+    report(f"fitting {len(given)} counted frames, {STRETCHES} stretches left out in turn")
+    return _fit(draft, frames, LOCAL)
 
 
-def _interval(
-    search: CounterSearch, setting: Setting, bound: float, coverage: float
-) -> tuple[float, float]:
-    """Half the width of an interval over √(1 + count), and the mean absolute error."""
-    errors = held_out(search, setting, bound)
-    expected = np.maximum(search.y[search.counted] - errors, 0.0)
-    unit = half_width(errors / np.sqrt(1.0 + expected), np.ones(len(errors)), coverage)
-    return unit, float(np.mean(np.abs(errors)))
+def _fit(draft: Counter, frames: CountedFrames, weights: Sequence[float]) -> Counter:
+    """A counter with the scale of another, the weight of its cells chosen.
 
-
-def _worst_first(model: HLRegressor, numbers: np.ndarray) -> np.ndarray:
-    """Frames whose count a model has flagged, worst first."""
-    removed = model.removed_.reshape(len(numbers), -1).any(axis=1)
-    # A frame with one of two targets given has no quality of the other.
-    quality = np.nan_to_num(model.label_quality_.reshape(len(numbers), -1), nan=1.0)
-    order = np.argsort(quality[removed].min(axis=1), kind="stable")
-    return numbers[removed][order]
-
-
-def _judged(params: dict[str, Any], rows: Matrix, counts: Matrix) -> tuple[HLRegressor, float]:
-    """A fit that drops the flagged counts, and what binds the others in the last one.
-
-    Counts that were flagged for a slip are trusted in another fit: frames next to each other
-    are near copies, so that with few people leave-one-out flags counts that are off by one or
-    less. These are no mistakes, but how people count.
+    A count is doubted if the label rule of the regressor drops it and it lies outside of its
+    own interval.
     """
-    model = HLRegressor(**params)
-    labels = counts if counts.shape[1] > 1 else counts[:, 0]
-    trusted = np.zeros(labels.shape, dtype=bool)
-    for _ in range(MOST_REFITS):
-        model.fit(rows, labels, trusted=trusted)
-        slips = model.removed_ & (np.abs(model.loo_residuals_) <= SLIP)
-        if not np.any(slips):
+    y, q = frames.y, len(draft.names)
+    trusted = np.repeat((frames.numbers < 0)[:, None], q, axis=1)
+    for _ in range(2):
+        near = _regressor(draft.scale, y, LOCAL[-1], "adaptive")
+        near.fit(frames.X, _targets(y), trusted=_targets(trusted))
+        removed = near.removed_.reshape(y.shape)
+        ends = near.predict_interval(frames.X, draft.coverage).reshape(len(y), 2, q)
+        inside = removed & (ends[:, 0] <= y) & (y <= ends[:, 1])
+        if not inside.any():
             break
-        trusted |= slips
-    # A fit without noise has no scale; there is nothing to bind then.
-    bound = EFFICIENT * float(np.mean(model.scale_))
-    return model, bound if bound > 0.0 else np.inf
+        trusted |= inside
+    doubted = (removed & ~inside).any(axis=1)
+    quality = np.nan_to_num(near.label_quality_.reshape(y.shape), nan=1.0).min(axis=1)
+    worst = np.flatnonzero(doubted)[np.argsort(quality[doubted], kind="stable")]
+    labels, groups = np.where(removed, np.nan, y), frames.groups
+    bound = float(np.mean(near.threshold_)) or np.inf
+    some, chosen = evenly(len(y), MOST_CHOOSING), weights[0]
+    if len(weights) > 1:
+        least = np.inf
+        for local in weights:
+            tried = _regressor(draft.scale, labels[some], local, bound)
+            tried.fit(frames.X[some], _targets(labels[some]), groups=groups[some])
+            error = float(np.nanmean(np.abs(tried.loo_residuals_)))
+            if error < BETTER * least:
+                least, chosen = error, local
+    model = _regressor(draft.scale, labels, chosen, bound)
+    model.fit(frames.X, _targets(labels), groups=groups)
+    total = labels.sum(axis=1)
+    whole = np.isfinite(total)
+    left_out, alone = (
+        np.abs(each.loo_residuals_.reshape(y.shape).sum(axis=1)) for each in (model, near)
+    )
+    means = {s: total[whole & (groups != s)].mean() for s in np.unique(groups[whole])}
+    of_means = [means[s] - t for s, t in zip(groups[whole], total[whole], strict=True)]
+    independent = _independent(total[whole])
+    trust = independent / (independent + PRIOR_WORTH)
+    prior = PRIOR_ERROR * float(total[whole].mean()) / SPREAD
+    own = frames.numbers >= 0
+    return replace(
+        draft,
+        model=model,
+        local=chosen,
+        labels=labels,
+        flagged=frames.numbers[worst],
+        independent=independent,
+        error=float(
+            np.hypot(np.sqrt(trust) * left_out[whole].mean(), np.sqrt(1 - trust) * prior)
+        ),
+        mean_error=float(np.mean(np.abs(of_means))),
+        between=Between(near, frames.numbers[own], float(np.mean(alone[whole]))),
+    )
 
 
-def held_out(search: CounterSearch, setting: Setting, bound: float) -> Vector:
-    """Errors of counted frames on contiguous folds, shape (l,)."""
-    Q, labels = search.problem(setting)
-    folds = contiguous_folds(len(labels), FOLDS[0])
-    everyone = np.ones(len(labels), dtype=bool)
-    errors = held_out_errors(Q, labels, setting.ridge, everyone, folds, bound)
-    if errors is None:
-        raise TableError("the counts cannot be fitted in double precision")
-    return errors
+def _regressor(scale: Scale, y: Matrix, local: float, threshold: Any) -> HLRegressor:
+    """The model of counts (n, q) of some frames, not fitted yet."""
+    usual = max(float(np.nanmedian(y.sum(axis=1))), 0.5)
+    return HLRegressor(
+        views=scale.views(),
+        view_weights=usual * np.sqrt([1.0, PLACES, local, *[HERE] * scale.here]),
+        alpha=NOISE * usual**2 / (2.0 * len(y)),
+        fit_intercept=False,
+        threshold=threshold,
+    )
 
 
-def frames_to_use(
-    described: Described, counted: np.ndarray, most: int = MOST_ROWS
-) -> np.ndarray:
-    """Positions of readable frames for a fit: all, or those nearest to counted ones."""
-    readable = np.flatnonzero(described.readable)
-    if len(readable) <= most:
-        return readable
-    numbers = described.numbers
-    after = np.searchsorted(numbers[counted], numbers[readable]).clip(max=len(counted) - 1)
-    before = np.maximum(after - 1, 0)
-    near = numbers[counted][[before, after]]
-    apart = np.abs(near - numbers[readable]).min(axis=0)
-    nearest = np.argsort(apart, kind="stable")[: max(most, len(counted))]
-    return np.sort(readable[nearest])
+def _targets(y: np.ndarray) -> np.ndarray:
+    return y if y.shape[1] > 1 else y[:, 0]
 
 
-def thinned(y: Vector, most: int = MOST_COUNTED) -> Vector:
-    """Counts for the choice: evenly spread over time if they are many."""
-    counted = np.flatnonzero(~np.isnan(y))
-    kept = counted[evenly(len(counted), most)]
-    out = np.full_like(y, np.nan)
-    out[kept] = y[kept]
-    return out
+def _taken(described: Described) -> Mask:
+    foreground = described.foreground
+    usual = foreground[foreground > 0.0].mean() if (foreground > 0.0).any() else 0.0
+    return np.asarray((foreground > SOME_FOREGROUND * usual).any(axis=0))
+
+
+def _independent(y: Vector) -> float:
+    """How many independent frames counts are worth: how often they forget what they were."""
+    centred = y - y.mean()
+    forgotten = float(np.mean(centred**2) / np.exp(1.0))
+    for lag in range(1, len(y)):
+        if np.mean(centred[:-lag] * centred[lag:]) < forgotten:
+            return len(y) / lag
+    return 1.0
+
+
+def evenly(n: int, most: int) -> np.ndarray:
+    """At most so many of n places, evenly spread."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)

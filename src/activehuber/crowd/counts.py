@@ -53,7 +53,13 @@ class Counts:
     notes: tuple[str, ...] = ()
 
 
-def read_counts(path: str | Path, frames: Frames) -> Counts:
+def read_counts(
+    path: str | Path,
+    frames: Frames,
+    wanted: tuple[str, ...] | None = None,
+    *,
+    fewest: int = FEWEST,
+) -> Counts:
     """Read the counts of some frames.
 
     Parameters
@@ -64,6 +70,10 @@ def read_counts(path: str | Path, frames: Frames) -> Counts:
         the image file. An empty cell is no count.
     frames : Frames
         The camera's frames.
+    wanted : tuple of str or None
+        Names of the counts that are wanted; None takes what is there.
+    fewest : int
+        Frames that must have a count.
 
     Returns
     -------
@@ -72,7 +82,11 @@ def read_counts(path: str | Path, frames: Frames) -> Counts:
     path = Path(path)
     table = read_table(path)
     titles = _find_columns(table, path)
-    names = DIRECTIONS if set(DIRECTIONS) <= set(titles) else TOTAL
+    there = DIRECTIONS if set(DIRECTIONS) <= set(titles) else TOTAL
+    names = there if wanted is None or not set(wanted) <= set(titles) else wanted
+    if wanted is not None and names != wanted:
+        words = f"the model counts {listed(wanted)}, this file {listed(names)}"
+        raise TableError(f"{path}: {words}; give the columns that the model was trained on")
     values = np.stack([_counts_of(table, titles[name], path) for name in names], axis=1)
     counted = np.any(~np.isnan(values), axis=1)
     if names == DIRECTIONS and TOTAL[0] in titles:
@@ -84,10 +98,11 @@ def read_counts(path: str | Path, frames: Frames) -> Counts:
     out = np.full((len(frames), len(names)), np.nan)
     out[rows] = values[counted]
     for name, many in zip(names, np.sum(~np.isnan(out), axis=0), strict=True):
-        if many < FEWEST:
+        if many < fewest:
+            advice = "one at least" if fewest == 1 else f"at least {fewest} frames, better 50"
             raise TableError(
                 f"{path}: {many} {'frame has' if many == 1 else 'frames have'} a number in "
-                f"{name!r}; count at least {FEWEST} frames, better 50, spread over the time"
+                f"{name!r}; count {advice}, spread over the time"
             )
     return Counts(names, out, table.notes)
 

@@ -1,18 +1,16 @@
-"""Frames -> numbers, three views of every frame.
+"""Frames -> numbers: how much of what is where, and where it stands.
 
-A frame is compared with the empty scene, put together from medians over stretches of time; one
-gain a colour takes out the camera's exposure. What differs is foreground. Three views describe
-it, in the whole region of interest and in the cells of a grid:
+A frame is compared with the empty scene. What differs is foreground, and maps of it are summed
+twice: in the cells of a grid, and by the row where the upright run of foreground that a pixel
+belongs to ends, which is where a person stands. The latter are what totals are made of: seen
+from low down the head of a person is beside the feet of one far behind.
 
-    size      foreground area at two levels, absolute difference; perimeter and its directions,
-              perimeter to area, blobs
-    edges     length of edges of the difference at three levels, Canny edges of the foreground;
-              their directions in coarse cells, their fractal dimension
-    texture   local binary patterns of the foreground; homogeneity, energy and entropy of
-              grey-level co-occurrence in four directions
+    areas      foreground at two levels, absolute difference
+    lengths    outline of the foreground; edges of the difference at three levels; Canny's
+    motion     area and edges of what moves left, and of what moves right, by optical flow
 
-Areas are divided by the square, lengths by the first power of a person's height there. A fourth
-view, motion, tells what moves left from what moves right by optical flow.
+Heights of people come in when all frames are described (`Described.measures`): an area is
+divided by their square, a length by the first power.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,13 +34,15 @@ from activehuber.crowd.background import (
     strongest_gradients,
 )
 from activehuber.crowd.frames import Frame, Frames, Image, cv2
-from activehuber.crowd.scene import MOTION, Scene, shrink
+from activehuber.crowd.perspective import sightings
+from activehuber.crowd.scene import Scene, shrink
 from activehuber.data.rows import cores
 from activehuber.runtime.messages import TableError
 
-# Cells of the grid in a frame of working size, and of the coarse one that patterns are counted
-# in.
-CELL_PIXELS, COARSE_PIXELS = 20, 80
+# Cells of the grid in a frame of working size, and rows that are one band of feet.
+CELL_PIXELS, BAND_PIXELS = 20, 4
+# Cells across a place, and from one place to the next.
+PLACE_CELLS = 2.5
 # A pixel is surely foreground at this many times the level of the scene.
 SURELY = 1.5
 # Levels at which a difference counts in full.
@@ -52,16 +51,11 @@ FULL_DIFFERENCE = 80.0
 # edge, over the level of the foreground.
 EDGE_LEVELS = (2.0, 4.0, 6.5)
 CANNY = (60, 140)
-GREY_LEVELS = 16
-# Blobs below this share of a person's squared height are specks.
-BLOB_SHARE = 0.02
 # Optical flow below this many pixels a frame is no motion.
 FLOW_PIXELS = 0.5
-
-
-def grid_of(shape: tuple[int, ...], pixels: int) -> tuple[int, int]:
-    """Rows and columns of a grid of cells of about so many pixels a side."""
-    return max(1, round(shape[0] / pixels)), max(1, round(shape[1] / pixels))
+# The power of a person's height that the sum of a map grows with: areas, then lengths; and of
+# the maps of motion, left and right.
+POWERS, MOTION_POWERS = (2, 2, 2, 1, 1, 1, 1, 1), (2, 1, 2, 1)
 
 
 # --- one frame --------------------------------------------------------------------------
@@ -75,8 +69,8 @@ class FrameDescription:
     ----------
     grey : ndarray of shape (h, w), uint8
         At the background's exposure.
-    across, down : ndarray of shape (h, w), float32
-        Gradients of the difference, of the colour where they are largest.
+    strength : ndarray of shape (h, w), float32
+        Gradient of the difference, of the colour where it is largest.
     apart : ndarray of shape (h, w), float32
         Largest absolute difference among the colours.
     foreground, surely : ndarray of shape (h, w), uint8
@@ -84,8 +78,7 @@ class FrameDescription:
     """
 
     grey: NDArray[np.uint8]
-    across: Floats
-    down: Floats
+    strength: Floats
     apart: Floats
     foreground: NDArray[np.uint8]
     surely: NDArray[np.uint8]
@@ -95,12 +88,12 @@ def look_at(image: Image, background: Image, scene: Scene) -> FrameDescription:
     """Find what is not background in a frame of working size."""
     evened, apart = difference(image, background, scene.roi)
     grey = cv2.cvtColor(evened, cv2.COLOR_BGR2GRAY).astype(np.uint8)
-    across, down = strongest_gradients(evened - background)
+    strength = cv2.magnitude(*strongest_gradients(evened - background))
     foreground, surely = (
         _without_specks(((apart > level) & scene.roi).astype(np.uint8))
         for level in (scene.level, SURELY * scene.level)
     )
-    return FrameDescription(grey, across, down, apart, foreground, surely)
+    return FrameDescription(grey, strength, apart, foreground, surely)
 
 
 def _without_specks(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -109,10 +102,8 @@ def _without_specks(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return cv2.dilate(cv2.erode(mask, square, anchor=(1, 1)), square, anchor=(0, 0))
 
 
-def describe(
-    look: FrameDescription, scene: Scene, flow: Floats | None = None
-) -> dict[str, list[Vector]]:
-    """The features of a frame, by view and in blocks.
+def maps_of(look: FrameDescription, scene: Scene, flow: Floats | None = None) -> Floats:
+    """All maps of a frame, shape (k, h, w).
 
     Parameters
     ----------
@@ -120,148 +111,66 @@ def describe(
     scene : Scene
     flow : ndarray of shape (h, w) or None
         Pixels that things move to the right from the frame before; None without motion.
-
-    Returns
-    -------
-    dict of str to list of ndarray
-        A block holds one kind of number, as the cells of one map do, and gets one scale: a cell
-        that hardly anyone crosses is then not blown up to the size of the others.
     """
-    found = {
-        "size": describe_size(look, scene),
-        "edges": describe_edges(look, scene),
-        "texture": describe_texture(look, scene),
-    }
+    square = np.ones((3, 3), np.uint8)
+    near = cv2.dilate(look.foreground, square) > 0
+    edges = [look.strength > factor * scene.level for factor in EDGE_LEVELS]
+    found = [
+        look.foreground,
+        look.surely,
+        np.minimum(look.apart, FULL_DIFFERENCE) / FULL_DIFFERENCE,
+        look.foreground - cv2.erode(look.foreground, square),
+        *edges,
+        (cv2.Canny(look.grey, *CANNY) > 0) & near,
+    ]
     if flow is not None:
-        found[MOTION] = describe_motion(look, scene, flow)
-    return found
+        for moving in (flow < -FLOW_PIXELS, flow > FLOW_PIXELS):
+            found += [moving & (look.foreground > 0), moving & edges[0]]
+    maps = np.stack(found).astype(np.float32) * scene.roi
+    if scene.person is not None:
+        # What differs from the rest of its row; heights by row come in later.
+        beside = scene.heights[:, None] / scene.person
+        maps *= np.stack([beside**power for power in _powers(len(maps))]).astype(np.float32)
+    return maps
 
 
-def cells(values: np.ndarray, pixels: int = CELL_PIXELS) -> Vector:
-    """Sums in the cells of a grid, shape (rows · columns,)."""
-    grid = grid_of(values.shape, pixels)
-    share = values.size / (grid[0] * grid[1])
-    means = cv2.resize(values.astype(np.float32), grid[::-1], interpolation=cv2.INTER_AREA)
-    return share * means.ravel().astype(float)
+def _powers(n_maps: int) -> Vector:
+    return np.array((POWERS + MOTION_POWERS)[:n_maps])
 
 
-def describe_size(look: FrameDescription, scene: Scene) -> list[Vector]:
-    """Areas in cells; area, perimeter, its directions, their ratio and blobs in the whole."""
-    area = 1.0 / scene.person**2
-    soft = np.minimum(look.apart, FULL_DIFFERENCE) / FULL_DIFFERENCE * scene.roi
-    maps = [cells(area * layer) for layer in (look.foreground, look.surely, soft)]
-    outline = look.foreground - cv2.erode(look.foreground, np.ones((3, 3), np.uint8))
-    values = look.foreground.astype(np.float32)
-    slopes = cv2.Sobel(values, cv2.CV_32F, 1, 0), cv2.Sobel(values, cv2.CV_32F, 0, 1)
-    strengths = np.where(outline > 0, 1.0 / scene.person, 0.0)
-    directions = np.array([np.sum(strengths[part]) for part in quadrants(*slopes)])
-    total, perimeter = float(maps[0].sum()), float(np.sum(outline / scene.person))
-    whole = [total, perimeter, perimeter / max(total, 1.0), _blobs(look, scene)]
-    return [*maps, *np.array(whole)[:, None], directions]
+def grid_of(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of the grid of cells."""
+    return max(1, round(shape[0] / CELL_PIXELS)), max(1, round(shape[1] / CELL_PIXELS))
 
 
-def quadrants(across: Floats, down: Floats) -> list[Mask]:
-    """Masks of gradients by direction, up to sign: 0–45, 45–90, 90–135, 135–180 degrees."""
-    # Upright edges (down = 0) are common: both signs of them must go to one mask.
-    same, steep = (across * down > 0) | (down == 0), np.abs(down) > np.abs(across)
-    return [same & ~steep, same & steep, ~same & steep, ~same & ~steep]
+def places_of(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of the grid of places."""
+    rows, columns = (max(1, round(cells / PLACE_CELLS)) for cells in grid_of(shape))
+    return rows, columns
 
 
-def _blobs(look: FrameDescription, scene: Scene) -> float:
-    """Connected pieces of foreground that are more than specks."""
-    count, _, stats, centres = cv2.connectedComponentsWithStats(look.foreground)
-    if count < 2:
-        return 0.0
-    places = np.round(centres[1:]).astype(int)
-    person = scene.person[places[:, 1], places[:, 0]] * len(look.grey) / 6.0
-    return float(np.sum(stats[1:, cv2.CC_STAT_AREA] > BLOB_SHARE * person**2))
+def in_cells(maps: Floats) -> Floats:
+    """Sums in the cells of the grid, shape (k, rows, columns)."""
+    grid = grid_of(maps.shape[1:])
+    share = maps[0].size / (grid[0] * grid[1])
+    size = {"dsize": grid[::-1], "interpolation": cv2.INTER_AREA}
+    return np.stack([share * cv2.resize(layer, **size) for layer in maps])
 
 
-def describe_edges(look: FrameDescription, scene: Scene) -> list[Vector]:
-    """Edges at three levels and Canny's in cells; directions in coarse cells; dimension."""
-    length = scene.roi / scene.person
-    strength = cv2.magnitude(look.across, look.down)
-    maps = [cells((strength > factor * scene.level) * length) for factor in EDGE_LEVELS]
-    near = cv2.dilate(look.foreground, np.ones((3, 3), np.uint8)) > 0
-    edges = (cv2.Canny(look.grey, *CANNY) > 0) & near & scene.roi
-    clear = strength > EDGE_LEVELS[0] * scene.level
-    parts = quadrants(look.across, look.down)
-    directions = [cells((clear & part) * length, COARSE_PIXELS) for part in parts]
-    return [*maps, cells(edges * length), *directions, np.array([_dimension(edges)])]
+def feet_of(foreground: NDArray[np.uint8]) -> np.ndarray:
+    """The row where the upright run of foreground at each pixel ends; elsewhere its own."""
+    rows = np.arange(len(foreground))[:, None]
+    below = np.vstack([foreground[1:], np.zeros_like(foreground[:1])])
+    ends = np.where((foreground > 0) & (below == 0), rows, len(foreground))
+    return np.where(foreground > 0, np.minimum.accumulate(ends[::-1])[::-1], rows)
 
 
-def _dimension(edges: Mask) -> float:
-    """Fractal dimension of edges: the slope of log boxes met over log boxes a side."""
-    boxes = []
-    for size in (2, 4, 8, 16):
-        # Boxes that stick out of the frame count too, or edges near its end would be lost.
-        whole = np.pad(edges, [(0, -side % size) for side in edges.shape])
-        rows, columns = whole.shape[0] // size, whole.shape[1] // size
-        met = np.count_nonzero(whole.reshape(rows, size, columns, size).any(axis=(1, 3)))
-        boxes.append(np.log(max(1.0, float(met))))
-    return float(np.polyfit(-np.log([2, 4, 8, 16]), boxes, 1)[0])
-
-
-def describe_texture(look: FrameDescription, scene: Scene) -> list[Vector]:
-    """Binary patterns of the foreground in coarse cells; grey-level co-occurrence in all."""
-    inside = look.foreground > 0
-    codes = binary_patterns(look.grey)
-    grid = grid_of(inside.shape, COARSE_PIXELS)
-    rows = np.arange(inside.shape[0]) * grid[0] // inside.shape[0]
-    columns = np.arange(inside.shape[1]) * grid[1] // inside.shape[1]
-    place = rows[:, None] * grid[1] + columns
-    weights = (1.0 / scene.person**2)[inside]
-    kinds = 10 * grid[0] * grid[1]
-    patterns = np.bincount(10 * place[inside] + codes[inside], weights, minlength=kinds)
-    return [patterns, *co_occurrence(look.grey, inside).T]
-
-
-def binary_patterns(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Rotation-invariant uniform local binary patterns with 8 neighbours, 0 … 9.
-
-    The number of neighbours at least as bright as the pixel if going round there are at most
-    two changes between brighter and darker; 9 otherwise.
-    """
-    ring = ((0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0), (1, 1))
-    padded = np.pad(grey, 1, mode="edge")
-    h, w = grey.shape
-    above = [padded[1 + i : 1 + i + h, 1 + j : 1 + j + w] >= grey for i, j in ring]
-    count = np.zeros(grey.shape, dtype=np.uint8)
-    changes = np.zeros(grey.shape, dtype=np.uint8)
-    for k, bright in enumerate(above):
-        count += bright
-        changes += bright != above[k - 1]
-    count[changes > 2] = 9
-    return count
-
-
-def co_occurrence(grey: NDArray[np.uint8], inside: Mask) -> Matrix:
-    """Homogeneity, energy and entropy of neighbouring grey levels, four directions, (4, 3)."""
-    levels = (grey // (256 // GREY_LEVELS)).astype(np.intp)
-    steps = np.arange(GREY_LEVELS)
-    near = 1.0 / (1.0 + (steps[:, None] - steps) ** 2).ravel()
-    out = []
-    for i, j in ((0, 1), (1, 1), (1, 0), (1, -1)):
-        here = (slice(0, grey.shape[0] - i), slice(max(0, -j), grey.shape[1] - max(0, j)))
-        there = (slice(i, None), slice(max(0, j), grey.shape[1] - max(0, -j)))
-        both = inside[here] & inside[there]
-        pairs = GREY_LEVELS * levels[here][both] + levels[there][both]
-        share = np.bincount(pairs, minlength=GREY_LEVELS**2) / max(1, len(pairs))
-        entropy = -float(np.sum(share[share > 0] * np.log(share[share > 0])))
-        out.append([float(share @ near), float(np.sum(share**2)), entropy])
-    return np.array(out)
-
-
-def describe_motion(look: FrameDescription, scene: Scene, flow: Floats) -> list[Vector]:
-    """Area and gradients of what moves left and of what moves right, in cells and in all."""
-    area, length = 1.0 / scene.person**2, 1.0 / scene.person
-    clear = cv2.magnitude(look.across, look.down) > EDGE_LEVELS[0] * scene.level
-    parts = []
-    for moving in (flow < -FLOW_PIXELS, flow > FLOW_PIXELS):
-        inside = moving & (look.foreground > 0)
-        maps = [cells(inside * area), cells((moving & clear & scene.roi) * length)]
-        parts += [*maps, *np.array([maps[0].sum(), maps[1].sum()])[:, None]]
-    return parts
+def by_feet(maps: Floats, foreground: NDArray[np.uint8]) -> Floats:
+    """Sums by band of feet, shape (k, bands)."""
+    band = (feet_of(foreground) // BAND_PIXELS).ravel()
+    bands = -(-len(foreground) // BAND_PIXELS)
+    sums = [np.bincount(band, layer.ravel(), minlength=bands) for layer in maps]
+    return np.stack(sums).astype(np.float32)
 
 
 def rightward_flow(before: NDArray[np.uint8], now: NDArray[np.uint8]) -> Floats:
@@ -275,43 +184,89 @@ def rightward_flow(before: NDArray[np.uint8], now: NDArray[np.uint8]) -> Floats:
 
 
 @dataclass(frozen=True)
+class Measures:
+    """What a model sees of n frames, in units of people.
+
+    Attributes
+    ----------
+    totals : ndarray of shape (n, k)
+        Of every map, in the whole region of interest.
+    places : ndarray of shape (n, k · places)
+        Of every map around some places, each reaching into the next.
+    cells : ndarray of shape (n, k · cells)
+    """
+
+    totals: Matrix
+    places: Matrix
+    cells: Matrix
+
+
+@dataclass(frozen=True)
 class Described:
-    """Features of frames.
+    """Sums of the maps of n frames, k maps each.
 
     Attributes
     ----------
     numbers : ndarray of shape (n,), int
         Frame numbers.
-    values : ndarray of shape (n, d)
-        NaN rows where a frame could not be read.
-    columns : dict of str to slice
-        Columns of each view.
-    blocks : ndarray of shape (d,), int
-        Which columns are of one kind.
+    cells : ndarray of shape (n, k, rows, columns), float32
+        NaN where a frame could not be read.
+    feet : ndarray of shape (n, k, bands), float32
+    seen : ndarray of shape (m, 3)
+        Sightings of single people in all frames.
     problems : tuple of str
         One a frame that could not be read.
     """
 
     numbers: np.ndarray
-    values: Matrix
-    columns: dict[str, slice]
-    blocks: np.ndarray
-    problems: tuple[str, ...]
+    cells: Floats
+    feet: Floats
+    seen: Matrix
+    problems: tuple[str, ...] = ()
 
     @property
     def readable(self) -> Mask:
         """Frames that have features, shape (n,)."""
-        return np.isfinite(self.values[:, 0])
+        return np.isfinite(self.feet[:, 0, 0])
+
+    @property
+    def foreground(self) -> Matrix:
+        """Foreground in cells, shape (n, cells)."""
+        return self.cells[:, 0].reshape(len(self.cells), -1).astype(float)
 
     def some(self, part: Mask | np.ndarray) -> Described:
         """Some frames alone, by a mask or by their places in increasing order."""
-        return replace(self, numbers=self.numbers[part], values=self.values[part])
+        return replace(
+            self, numbers=self.numbers[part], cells=self.cells[part], feet=self.feet[part]
+        )
+
+    def measures(self, scene: Scene) -> Measures:
+        """The sums over what one person adds to them, by the heights of people."""
+        heights, powers = scene.heights, _powers(self.feet.shape[1])
+        n, _, rows, columns = self.cells.shape
+        bands = np.minimum(BAND_PIXELS * (np.arange(self.feet.shape[2]) + 0.5), len(heights))
+        tall = np.interp(bands, np.arange(len(heights)) + 0.5, heights)
+        totals = np.einsum("nkb,kb->nk", self.feet, 1.0 / tall ** powers[:, None])
+        middles = (np.arange(rows) + 0.5) * len(heights) / rows
+        tall = np.interp(middles, np.arange(len(heights)) + 0.5, heights)
+        cells = self.cells / (tall ** powers[:, None])[:, :, None]
+        across, down = bumps(columns), bumps(rows)
+        places = np.einsum("nkij,ai,bj->nkab", cells, down, across, optimize=True)
+        return Measures(totals, places.reshape(n, -1), self.cells.reshape(n, -1).astype(float))
+
+
+def bumps(cells: int) -> Matrix:
+    """Weights of a row of cells in places along it, shape (places, cells)."""
+    places = max(1, round(cells / PLACE_CELLS))
+    middles = (np.arange(places) + 0.5) * cells / places - 0.5
+    apart = (np.arange(cells) - middles[:, None]) / PLACE_CELLS
+    return np.exp(-0.5 * apart**2)
 
 
 def describe_frames(
     frames: Frames, scene: Scene, backgrounds: Backgrounds, report: Report
 ) -> Described:
-    """Features of all frames, on all cores.
+    """Sums of the maps of all frames, on all cores.
 
     Parameters
     ----------
@@ -325,29 +280,26 @@ def describe_frames(
     -------
     Described
     """
-    problems: list[str] = []
-    values: Matrix | None = None
-    work = partial(_features_of, scene, backgrounds)
+    problems, seen = [], [np.empty((0, 3))]
+    cells: Floats | None = None
+    work = partial(_describe, scene, backgrounds)
     for k, (problem, found) in enumerate(_in_order(work, _pairs(frames, scene.motion))):
         if problem:
             problems.append(problem)
         else:
-            if values is None:
-                columns, blocks = _layout(found)
-                values = np.full((len(frames), len(blocks)), np.nan)
-            values[k] = np.concatenate([block for view in found.values() for block in view])
+            if cells is None:
+                cells, feet = (
+                    np.full((len(frames), *part.shape), np.nan, dtype=np.float32)
+                    for part in found[:2]
+                )
+            cells[k], feet[k] = found[:2]
+            seen.append(found[2])
         report(k + 1, len(frames))
-    if values is None:
+    if cells is None:
         raise TableError(f"{frames.path}: no frame can be read; {problems[0]}")
-    return Described(np.array(frames.numbers), values, columns, blocks, tuple(problems))
-
-
-def _layout(found: dict[str, list[Vector]]) -> tuple[dict[str, slice], np.ndarray]:
-    """Columns of every view, and the block of every column."""
-    edges = np.cumsum([0, *(sum(map(len, view)) for view in found.values())]).tolist()
-    columns = {name: slice(*pair) for name, pair in zip(found, pairwise(edges), strict=True)}
-    sizes = [len(block) for view in found.values() for block in view]
-    return columns, np.repeat(np.arange(len(sizes)), sizes)
+    return Described(
+        np.array(frames.numbers), cells, feet, np.concatenate(seen), tuple(problems)
+    )
 
 
 def _pairs(frames: Frames, motion: bool) -> Iterator[tuple[Frame, Frame | None]]:
@@ -359,20 +311,21 @@ def _pairs(frames: Frames, motion: bool) -> Iterator[tuple[Frame, Frame | None]]
             before = frame
 
 
-def _features_of(
+def _describe(
     scene: Scene, backgrounds: Backgrounds, pair: tuple[Frame, Frame | None]
-) -> tuple[str, dict[str, list[Vector]]]:
-    """What is wrong with a frame, or its features."""
+) -> tuple[str, tuple[np.ndarray, ...]]:
+    """What is wrong with a frame, or its sums in cells and by feet, and its sightings."""
     frame, before = pair
     if frame.image is None:
-        return frame.problem, {}
+        return frame.problem, ()
     image = shrink(frame.image, scene)
     look = look_at(image, backgrounds.near(frame.number), scene)
     flow = None
     if scene.motion:
         past = image if before is None or before.image is None else shrink(before.image, scene)
         flow = rightward_flow(*(cv2.cvtColor(p, cv2.COLOR_BGR2GRAY) for p in (past, image)))
-    return "", describe(look, scene, flow)
+    maps = maps_of(look, scene, flow)
+    return "", (in_cells(maps), by_feet(maps, look.foreground), sightings(look.foreground))
 
 
 def _in_order(work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:

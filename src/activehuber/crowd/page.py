@@ -148,6 +148,8 @@ class CrowdReport:
         Parameters, versions, seed.
     remarks : tuple of str
         Sentences on how to read the facts.
+    believable : bool
+        Whether other frames are counted better than by the mean of the counts.
     table : str, default="counts.csv"
         Name of the file that holds every count.
     flagged_table : str
@@ -165,6 +167,7 @@ class CrowdReport:
     skipped: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
     remarks: tuple[str, ...] = ()
+    believable: bool = True
     table: str = "counts.csv"
     flagged_table: str = ""
 
@@ -186,7 +189,7 @@ def render(report: CrowdReport) -> str:
     return fill_page(
         "crowd",
         report.title,
-        _headline(report.frames),
+        _headline(report),
         source=html_text(report.source),
         facts=definitions(report.facts, "figures", LONGEST_CELL),
         findings=_findings(report),
@@ -205,8 +208,11 @@ def _plural(n: int, one: str, many: str) -> str:
     return f"{n:,} {one if n == 1 else many}"
 
 
-def _headline(frames: FrameCounts) -> str:
+def _headline(report: CrowdReport) -> str:
+    frames = report.frames
     n_given, n_flagged = int(np.sum(~np.isnan(frames.given))), int(frames.flagged.sum())
+    if not report.believable:
+        return "Other stretches of time are counted no better than by the mean"
     if not n_given:
         n_counted = int(np.sum(~np.isnan(frames.count)))
         return _plural(n_counted, "frame is", "frames are") + " counted"
@@ -335,8 +341,8 @@ def _samples(report: CrowdReport, room: int) -> str:
     body = ""
     if _base64_bytes(report.background) <= room:
         room -= _base64_bytes(report.background)
-        image = report.background, "The background, without people"
-        body = _card("background", "The background, as it was learnt", image)
+        image = report.background, "The background, with a bar as tall as a person in places"
+        body = _card("background", "The background, and how tall people are", image)
     shown, _ = _fitting(report.samples, room)
     pairs, frames = "", report.frames
     for k, picture in enumerate(shown, start=1):
@@ -347,7 +353,8 @@ def _samples(report: CrowdReport, room: int) -> str:
     left_out = len(report.samples) - len(shown) + (not body)
     note = (
         "People should be tinted, those who stand still too. Their shadows often are as well; "
-        "if much else is, trust the counts less."
+        "if much else is, trust the counts less. Bars on the background should be as tall as "
+        "people whose feet are at their lower ends; else give --perspective-line."
     )
     if left_out:
         cards = _plural(left_out, "card is", "cards are")

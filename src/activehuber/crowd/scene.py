@@ -6,21 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from activehuber._typing import Mask, Matrix
+from activehuber._typing import Mask, Matrix, Vector
 from activehuber.crowd.frames import Image, cv2
 from activehuber.runtime.messages import TableError
 
 # Pixels of a frame that is worked on; larger ones are made smaller first.
 WORKING_PIXELS = 320 * 240
-# Sides shorter than this are made longer: optical flow and box counting need some pixels.
+# Sides shorter than this are made longer: optical flow and cells need some pixels.
 LEAST_SIDE = 16
 # A pixel that differs by fewer levels is background.
 LEAST_LEVELS = 20.0
 # Largest over smallest height of a person in one scene.
 MOST_PERSPECTIVE = 1e3
-
-VIEWS = ("size", "edges", "texture")
-MOTION = "motion"
 
 
 @dataclass(frozen=True)
@@ -33,20 +30,28 @@ class Scene:
         Of the frames as they come.
     roi : ndarray of shape (h, w), bool
         Where people are counted; h and w are those of the working size.
-    person : ndarray of shape (h, w)
-        Height of a person there, over its median in the region of interest.
+    person : ndarray of shape (h, w) or None
+        Height in working pixels of a person who stands there, or anything proportional to it;
+        None until it is learnt.
     level : float
         Difference from which on a pixel is foreground.
     motion : bool
-        Whether the view of motion is wanted.
+        Whether to tell left from right.
     """
 
     height: int
     width: int
     roi: Mask
-    person: Matrix
+    person: Matrix | None = None
     level: float = LEAST_LEVELS
     motion: bool = False
+
+    @property
+    def heights(self) -> Vector:
+        """Height of a person by row, shape (h,)."""
+        if self.person is None:
+            return np.ones(len(self.roi))
+        return np.asarray(self.person.mean(axis=1))
 
 
 def make_scene(
@@ -66,8 +71,8 @@ def make_scene(
     roi : ndarray of shape (height, width), bool, or None
         None: the whole frame.
     perspective : ndarray of shape (height, width) or None
-        Height of a person in pixels, or anything proportional to it. None: the same
-        everywhere.
+        Height of a person in pixels, or anything proportional to it. None: it is to be learnt
+        from the frames.
     motion : bool
         Whether to tell left from right.
 
@@ -83,7 +88,7 @@ def make_scene(
         inside = cv2.resize(pixels, shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
         if not inside.any():
             raise TableError("the region of interest is empty; non-zero pixels are inside it")
-    person = np.ones(shape)
+    person = None
     if perspective is not None:
         _check_shape("the perspective map", perspective, height, width)
         if not np.all(np.isfinite(perspective) & (perspective > 0.0)):
@@ -96,9 +101,8 @@ def make_scene(
                 f"heights of a person that differ {MOST_PERSPECTIVE:g} times and more are no "
                 "perspective; give heights in pixels"
             )
-        heights = perspective.astype(float)
+        heights = perspective.astype(float) * shape[0] / height
         person = cv2.resize(heights, shape[::-1], interpolation=cv2.INTER_AREA)
-        person /= np.median(person[inside])
     return Scene(height, width, inside, person, motion=motion)
 
 

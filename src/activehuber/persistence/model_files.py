@@ -76,7 +76,7 @@ from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import TableError, first_line
 from activehuber.views import View
 
-FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 8
+FORMAT, CROWD_FORMAT, VERSION = "activehuber model", "activehuber crowd model", 9
 COMMANDS = {FORMAT: "activehuber predict", CROWD_FORMAT: "activehuber crowd count"}
 # What every file says of itself.
 HEAD = ("format", "version", "activehuber")
