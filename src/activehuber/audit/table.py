@@ -5,12 +5,12 @@ table -> numbers -> model -> verdicts, path, similar rows -> tables, summary, pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from html import escape
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sklearn.pipeline import Pipeline
 
@@ -29,9 +29,8 @@ from activehuber.runtime.files import write_file
 from activehuber.runtime.messages import shortened
 from activehuber.views import View
 
-Method = TypeVar("Method", bound=Callable[..., None])
-
-# What the docstrings of all methods that write a file have below their first line.
+# What the docstrings of all methods that write a file have below their first line: the method's
+# name, the file's, what is read of it, and what that is.
 WRITING = """
 
         Parameters
@@ -47,21 +46,10 @@ WRITING = """
         >>> X = np.linspace(0, 6, 60).reshape(-1, 1)
         >>> found = audit(X, np.sin(X.ravel()))
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found.{method}(Path(folder) / "{name}")
-        ...     print((Path(folder) / "{name}").{shown})
-        {printed}
+        ...     found.{0}(Path(folder) / "{1}")
+        ...     print((Path(folder) / "{1}").{2})
+        {3}
         """
-
-
-def _writes(name: str, shown: str, printed: str) -> Callable[[Method], Method]:
-    """Complete the docstring of a method that writes such a file."""
-
-    def documented(method: Method) -> Method:
-        told = {"method": method.__name__, "name": name, "shown": shown, "printed": printed}
-        method.__doc__ = f"{method.__doc__}{WRITING.format(**told)}"
-        return method
-
-    return documented
 
 
 @dataclass(frozen=True)
@@ -153,12 +141,10 @@ class Audit:
             return outputs.as_polars(pd.DataFrame(columns))
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
-    @_writes("labels.csv", 'read_text().split(",")[:3]', "['row', 'given', 'expected']")
     def to_csv(self, path: str | Path) -> None:
         """Write `labels`; text that a spreadsheet would run gets an apostrophe in front."""
         write_file(Path(path), outputs.table_csv(self.labels))
 
-    @_writes("labels.parquet", "read_bytes()[:4]", "b'PAR1'")
     def to_parquet(self, path: str | Path) -> None:
         """Write `labels`."""
         out, frame = BytesIO(), self.labels
@@ -168,10 +154,17 @@ class Audit:
             frame.write_parquet(out)
         write_file(Path(path), out.getvalue())
 
-    @_writes("report.html", "read_text()[:15].lower()", "<!doctype html>")
     def to_html(self, path: str | Path) -> None:
         """Write the page: one file that asks nothing of the network."""
         write_file(Path(path), render(self.report).encode("utf-8", "replace"))
+
+
+for _method, *_told in (
+    (Audit.to_csv, "labels.csv", 'read_text().split(",")[:3]', "['row', 'given', 'expected']"),
+    (Audit.to_parquet, "labels.parquet", "read_bytes()[:4]", "b'PAR1'"),
+    (Audit.to_html, "report.html", "read_text()[:15].lower()", "<!doctype html>"),
+):
+    _method.__doc__ = f"{_method.__doc__}{WRITING.format(_method.__name__, *_told)}"
 
 
 def audit(
