@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.base import clone
 
 from activehuber._typing import Mask, Matrix, Vector
+from activehuber.audit import inputs
 from activehuber.audit.inputs import AUTO, Encoded, Options, Progress, views_of_features
 from activehuber.data.rows import ArrayRows, Rows
 from activehuber.estimators.classifier import HLClassifier
@@ -107,7 +108,9 @@ def choose_and_fit(table: Encoded, options: Options) -> ChosenModel:
         )
     rows = np.flatnonzero(given)
     count, seed = len(rows), options.random_state
-    approximation = options.approximation_of(count)
+    approximation = options.approximation
+    if approximation == AUTO:
+        approximation = "nystrom" if count > inputs.LARGEST_EXACT else None
     if count > options.max_selection_rows:
         rng = np.random.default_rng(seed)
         rows = np.sort(rng.choice(rows, options.max_selection_rows, replace=False))

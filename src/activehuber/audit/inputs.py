@@ -83,12 +83,6 @@ class Options:
         if self.progress is not None:
             self.progress(share, words)
 
-    def approximation_of(self, n_labels: int) -> str | None:
-        """What stands for the kernel in a model of so many labels."""
-        if self.approximation != AUTO:
-            return self.approximation
-        return "nystrom" if n_labels > LARGEST_EXACT else None
-
 
 def check_coverage(coverage: Any) -> None:
     """Raise unless intervals can hold such a share of the labels."""

@@ -109,16 +109,9 @@ def right_labels(
 
     low, high = np.log(SLOPE_RANGE) + np.log(USUAL_SLOPE)
     bounds = [(low, high), (-50.0, 50.0), (-30.0, 30.0)]
-    ends = [
-        minimize(
-            minus_log,
-            [np.log(slope), middle, logit(share / LARGEST_SHARE)],
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds,
-        )
-        for slope, share in STARTS
-    ]
+    starts = ([np.log(slope), middle, logit(s / LARGEST_SHARE)] for slope, s in STARTS)
+    how = {"jac": True, "method": "L-BFGS-B", "bounds": bounds}
+    ends = [minimize(minus_log, start, **how) for start in starts]
     best = min(ends, key=lambda end: float(end.fun))
     agrees, _, _, share = curve(best.x)
     right = (1.0 - share) * agrees / np.maximum((1.0 - 2.0 * share) * agrees + share, 1e-300)

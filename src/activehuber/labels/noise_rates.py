@@ -122,22 +122,19 @@ def remaining_rates(
     return remaining[0], remaining[1]
 
 
-def clean_losses(labels: Vector, decision: Vector, rates: tuple[float, float]) -> Vector:
-    """For each label given, a number whose mean over flips is the error on the clean one.
-
-    For a label y with error e ∈ {0, 1} of sign(d) that is ((1 − ρ₋ᵧ) e − ρᵧ (1 − e)) /
-    (1 − ρ₊ − ρ₋) (Natarajan et al., 2013, lemma 1). Without flips that is e itself.
-    """
-    own, other = np.where(labels[:, None] > 0.0, rates, rates[::-1]).T
-    wrong = (decision > 0.0) != (labels > 0.0)
-    return np.where(wrong, 1.0 - other, -own) / (1.0 - sum(rates))
-
-
 def clean_error(
     labels: Vector, decision: Vector, weights: Vector, rates: tuple[float, float]
 ) -> float:
-    """The share of clean labels that sign(d) gets wrong: the mean of `clean_losses`."""
-    return float(np.average(clean_losses(labels, decision, rates), weights=weights))
+    """The share of clean labels that sign(d) gets wrong: a mean over the labels given.
+
+    A label y with error e ∈ {0, 1} of sign(d) adds ((1 − ρ₋ᵧ) e − ρᵧ (1 − e)) / (1 − ρ₊ − ρ₋),
+    whose mean over flips is the error on the clean label (Natarajan et al., 2013, lemma 1).
+    Without flips that is e itself.
+    """
+    own, other = np.where(labels[:, None] > 0.0, rates, rates[::-1]).T
+    wrong = (decision > 0.0) != (labels > 0.0)
+    losses = np.where(wrong, 1.0 - other, -own) / (1.0 - sum(rates))
+    return float(np.average(losses, weights=weights))
 
 
 @dataclass(frozen=True)
@@ -164,10 +161,7 @@ class Calibration:
 
 
 def calibrate(
-    labels: Vector,
-    decision: Vector,
-    weights: Vector,
-    rates: tuple[float, float] = (0.0, 0.0),
+    labels: Vector, decision: Vector, weights: Vector, rates: tuple[float, float] = (0.0, 0.0)
 ) -> Calibration:
     """Slopes by maximum likelihood of the labels given.
 
@@ -197,12 +191,7 @@ def calibrate(
         slope = (targets - given) / (given * (1.0 - given)) * reach * clean * (1.0 - clean)
         return -float(weights @ value), -sides @ (weights * slope)
 
-    found = minimize(
-        loss,
-        np.full(2, FIRST_SLOPE),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[SLOPES] * 2,
-        options={"ftol": 1e-15, "gtol": 1e-8 * float(weights.sum())},
-    )
+    how = {"ftol": 1e-15, "gtol": 1e-8 * float(weights.sum())}
+    first, bounds = np.full(2, FIRST_SLOPE), [SLOPES] * 2
+    found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options=how)
     return Calibration(float(found.x[0]), float(found.x[1]))

@@ -8,7 +8,7 @@ its solution at the last threshold, and the history of thresholds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
@@ -93,10 +93,7 @@ SETTLED = 1e-9
 
 
 def by_rule(
-    problem: Problem,
-    threshold_rule: str | ThresholdRule,
-    max_iter: int,
-    report: Report,
+    problem: Problem, threshold_rule: str | ThresholdRule, max_iter: int, report: Report
 ) -> Trace:
     """Fit at ξ, ask the rule for ξ, until they agree; nothing is dropped.
 
@@ -143,16 +140,8 @@ def by_rule(
     last = history[-1]
     at_least = last if np.isfinite(last) else 0.0
     threshold = max(at_least, largest_residual(problem, solution)) if free else last
-    return Trace(
-        problem,
-        solution,
-        threshold,
-        history,
-        steps,
-        least_squares=free,
-        at_least=at_least,
-        settled=settled or len(history) == 1,
-    )
+    trace = Trace(problem, solution, threshold, history, steps, least_squares=free)
+    return replace(trace, at_least=at_least, settled=settled or len(history) == 1)
 
 
 def _secant(history: list[float], answers: list[float], low: float, high: float) -> float:
