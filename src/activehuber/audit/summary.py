@@ -102,7 +102,7 @@ def _findings(choice: ChosenModel, judged: Verdicts, coverage: float) -> list[st
     if unjudged:
         out.append(
             f"{unjudged:,} labels cannot be judged: the other rows say too little there, or "
-            "they are far off, but not much more than right ones may be."
+            "they are far off, but not much more than right ones may be; the reason says which."
         )
     if explained < enough:
         out.append("The columns say little about the target: take the verdicts with care.")
@@ -237,7 +237,10 @@ def _number_reasons(judged: Verdicts, similar: Similar) -> list[str]:
     neither = ~(judged.flagged | judged.trusted)
     for i in np.flatnonzero(neither & ~judged.judged).tolist():
         out[i] += "; the other rows say too little of this one"
-    for i in np.flatnonzero(neither & judged.judged & (judged.beyond > FAR_OFF)).tolist():
+    for i in np.flatnonzero(judged.spared & judged.judged & ~judged.trusted).tolist():
+        out[i] += "; the fit leaves it out, but right labels may be as far off here"
+    far = neither & judged.judged & ~judged.spared & (judged.beyond > FAR_OFF)
+    for i in np.flatnonzero(far).tolist():
         out[i] += "; far off, as some right labels are here"
     k = similar.near.shape[1]
     if k:

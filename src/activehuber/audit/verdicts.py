@@ -43,8 +43,9 @@ class Verdicts(Points):
         agreement for classes.
     beyond : by how many half-widths of its own interval a label is off; 0 for classes
     judged : bool
-        Whether the other rows say enough to judge the label: not of one that the fit drops
-        though it is within the interval of right ones.
+        Whether the other rows say enough to judge the label.
+    spared : bool
+        Whether the fit drops the label though it is within the interval of right ones.
     """
 
     places: np.ndarray
@@ -56,12 +57,13 @@ class Verdicts(Points):
     quality: Vector
     trusted: Mask
     judged: Mask
+    spared: Mask
 
     @property
     def verdicts(self) -> np.ndarray:
         """The words, shape (l,), object: every label points to one of four."""
         words = np.array([KEPT, FLAGGED, TRUSTED, UNJUDGED], dtype=object)
-        unsure = ~self.judged | (self.beyond > TOO_FAR)
+        unsure = ~self.judged | self.spared | (self.beyond > TOO_FAR)
         kind = np.select([self.trusted, self.flagged, unsure], [2, 1, 3], 0)
         return words[kind]
 
@@ -86,7 +88,7 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
     scale, threshold = np.asarray(choice.regressor.scale_), model.threshold_
     sigma = usual = float(np.max(scale))
     lower = upper = np.full(len(rows), np.nan)
-    beyond, as_right = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
+    beyond, spared = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
     classes = [plain_text(name) for name in getattr(model, "classes_", ())]
     if classes:
         place = {name: number for number, name in enumerate(classes)}
@@ -111,7 +113,9 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
         given_to = evidence, result.targets[0].removed, result.data.weights
         half = evidence.loo_scales[rows] * scales_within(*given_to, coverage)
         usual_half = evidence.loo_scales[rows] * scales_within(*given_to, USUAL_COVERAGE)
-        as_right = flagged & (np.abs(left_out) <= usual_half)
+        # As it is shown: what is expected below zero where nothing is moves up.
+        _, low, high = choice.scale.interval(fitted - left_out, usual_half)
+        spared = flagged & (low <= given) & (given <= high)
         ends = choice.scale.interval(fitted - left_out, half)
         expected, lower, upper = (np.clip(end, -LARGEST, LARGEST) for end in ends)
         middle, _, above = choice.scale.interval(np.median(fitted, keepdims=True), scale)
@@ -124,7 +128,7 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
         given=given.astype(np.float64),
         expected=expected.astype(np.float64),
         residual=in_scales(left_out, scale),
-        flagged=flagged & ~as_right,
+        flagged=flagged & ~spared,
         # With several classes every one has its own.
         threshold=np.nan if np.ndim(threshold) or not sigma else float(threshold) / sigma,
         classes=tuple(classes),
@@ -136,5 +140,6 @@ def judge(choice: ChosenModel, table: Encoded, coverage: float) -> Verdicts:
         beyond=beyond,
         quality=np.asarray(model.label_quality_, dtype=np.float64)[rows],
         trusted=table.trusted[rows],
-        judged=np.asarray(model.judged_)[rows] & ~as_right,
+        judged=np.asarray(model.judged_)[rows],
+        spared=spared,
     )
