@@ -342,10 +342,10 @@ def constants(rows: int) -> dict:
     from activehuber.operators.features import FeatureMap, gram_sums, project
     from activehuber.problem.approximation import Approximation, build_basis
 
-    X, _, _ = make(20_000, seed=0)
+    X, y, _ = make(20_000, seed=0)
     drawn = Approximation("nystrom", 1000, 0)
     kernels, columns = [Kernel("rbf", gamma=0.1)], [None]
-    basis, _ = build_basis(drawn, kernels, columns, ArrayRows(X), True)
+    basis, _ = build_basis(drawn, kernels, columns, ArrayRows(X), y[:, None], True)
     features = FeatureMap(basis, np.ones(1))
     block = np.ascontiguousarray(X[:4096])
     works = {
