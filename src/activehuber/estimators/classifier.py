@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from activehuber._typing import Mask, Vector
 from activehuber.estimators.inputs import checked_rows, each_row, is_streamed, scored_rows
-from activehuber.estimators.parameters import ViewParameters, check_parameters, widened
+from activehuber.estimators.parameters import ViewParameters, check_parameters
 from activehuber.estimators.prediction import parts_of, rows_to_predict
 from activehuber.estimators.regressor import COEFFICIENTS, HLRegressor, fit_regressor
 from activehuber.estimators.splitters import is_missing
@@ -108,7 +108,37 @@ class HLClassifier(ClassifierMixin, ViewParameters):
     ['big', 'small']
     """
 
-    __init__ = widened(HLRegressor.__init__, noise_rates=None)
+    def __init__(
+        self,
+        *,
+        kernel="rbf",
+        gamma="scale",
+        degree=2,
+        coef0=1,
+        kernel_params=None,
+        views=None,
+        view_weights="uniform",
+        alpha=1e-4,
+        manifold=0.0,
+        agreement=0.0,
+        graph="knn",
+        n_neighbors=10,
+        threshold="adaptive",
+        removal=0.5,
+        n_refinements=3,
+        threshold_step=0.01,
+        algorithm="exact",
+        fit_intercept=True,
+        tol=1e-10,
+        max_iter=200,
+        verbose=0,
+        approximation=None,
+        n_components=1000,
+        block_size="auto",
+        random_state=None,
+        noise_rates=None,
+    ):
+        self._keep(locals())
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, trusted: Any, groups: Any) -> None:
         X, y = checked_rows(X, y, self)

@@ -11,8 +11,6 @@ from sklearn.utils.validation import check_consistent_length
 
 from activehuber.estimators.classifier import HLClassifier, code_labels
 from activehuber.estimators.parameter_search import ParameterSearch, of_best
-from activehuber.estimators.parameters import widened
-from activehuber.estimators.regressor_cv import HLRegressorCV
 from activehuber.fitting.settings import Data, Settings
 from activehuber.selection.search import CLASS_RIDGES, choose
 
@@ -62,7 +60,34 @@ class HLClassifierCV(ClassifierMixin, ParameterSearch):
     _model, _ridges = HLClassifier, CLASS_RIDGES
     _search = staticmethod(partial(choose, classes=True))
 
-    __init__ = widened(HLRegressorCV.__init__, kernels=("laplacian", "rbf"), noise_rates=None)
+    def __init__(
+        self,
+        *,
+        kernels=("laplacian", "rbf"),
+        gammas=None,
+        alphas=None,
+        manifolds=(0,),
+        cv=None,
+        scoring="robust",
+        relevance=False,
+        standardize=False,
+        removal=0.5,
+        noise_rates=None,
+        views=None,
+        view_weights="uniform",
+        agreement=0.0,
+        graph="knn",
+        n_neighbors=10,
+        fit_intercept=True,
+        tol=1e-10,
+        max_iter=200,
+        random_state=0,
+        verbose=0,
+        approximation=None,
+        n_components=1000,
+        block_size="auto",
+    ):
+        self._keep(locals())
 
     predict = of_best(HLClassifier.predict)
     predict_proba = of_best(HLClassifier.predict_proba)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -169,22 +166,6 @@ class ViewParameters(KeepsParameters):
 
     def _is_precomputed(self) -> bool:
         return is_precomputed(self)
-
-
-def widened(other: Callable[..., None], **own: Any) -> Callable[..., None]:
-    """A constructor with the parameters of another and own ones, given with defaults."""
-    theirs, by_name = inspect.signature(other).parameters, inspect.Parameter.KEYWORD_ONLY
-    mine = {name: inspect.Parameter(name, by_name, default=own[name]) for name in own}
-    both = inspect.Signature([*(theirs | mine).values()])
-
-    @wraps(other)
-    def keep(self: Any, **given: Any) -> None:
-        call = both.bind(self, **given)
-        call.apply_defaults()
-        self.__dict__.update(call.kwargs)
-
-    keep.__dict__["__signature__"] = both  # what `help` and scikit-learn go by
-    return keep
 
 
 def is_precomputed(model: Any) -> bool:
