@@ -30,7 +30,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
 
-from activehuber import HLRegressor, View, graphs
+from activehuber import HLRegressor, View
+from activehuber.graphs import laplacians
 
 SEED = 0
 # Columns of the Mall features: size, edges, texture. Which column is which is not documented;
@@ -135,8 +136,8 @@ def papers_running_times(quick: bool) -> None:
     rng = np.random.default_rng(SEED)
     X = rng.uniform(size=(n, d))
     y = X.mean(axis=1) + np.sqrt(0.1) * rng.normal(size=n)
-    W = graphs.knn_affinity(graphs.Distances(X), 10)
-    M = graphs.normalised_laplacian(W)
+    W = laplacians.knn_affinity(laplacians.Distances(X), 10)
+    M = laplacians.normalised_laplacian(W)
     model = HLRegressor(
         kernel="linear", alpha=alpha, manifold=manifold, graph=W, threshold="refine",
         n_refinements=1, threshold_step=step,
