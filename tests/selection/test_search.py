@@ -110,28 +110,6 @@ def test_leave_one_out_of_a_fit_equals_refits_where_the_pattern_stays(threshold,
     assert same > 0.4 * n
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-def test_errors_of_folds_equal_refits_without_them(fit_intercept, weighted, rng):
-    X, y = wiggly(rng, 23)
-    weights = rng.integers(1, 4, 23).astype(float) if weighted else np.ones(23)
-    mu, Q = 0.05 / weights, oracles.gram("rbf", X, gamma=0.3)
-    # One fold of a single label, one that is not contiguous.
-    folds = [np.arange(7), np.array([7]), np.arange(8, 23, 2), np.arange(9, 23, 2)]
-    P, _ = criterion.projected_inverse(Q.copy(), mu, fit_intercept)
-    found = criterion.fold_errors(P, labels(y, weights, fit_intercept), folds)
-    for part in folds:
-        others = np.setdiff1d(np.arange(23), part)
-        n = len(others)
-        A = np.zeros((n + 1, n + 1))
-        A[:n, :n] = Q[np.ix_(others, others)] + np.diag(mu[others])
-        A[:n, n] = A[n, :n] = float(fit_intercept)
-        A[n, n] = 0.0 if fit_intercept else 1.0
-        v = np.linalg.solve(A, np.append(y[others], 0.0))
-        expected = y[part] - Q[np.ix_(part, others)] @ v[:-1] - v[-1]
-        np.testing.assert_allclose(found[part], expected, atol=1e-9)
-
-
 def grouped(given, rng):
     return replace(given, groups=rng.integers(-1, 7, len(given)))
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from activehuber._typing import Mask, Matrix, Vector
 from activehuber.crowd.counts import FEWEST
-from activehuber.crowd.features import Described, Measures
+from activehuber.crowd.features import POWERS, Described, Measures
 from activehuber.crowd.scene import Scene
 from activehuber.estimators.regressor import HLRegressor
 from activehuber.runtime.messages import TableError
@@ -40,7 +40,7 @@ STRETCHES = 4
 # Before any frame is counted, a count by foreground is thought to be off by this share, and
 # that is worth so many independent stretches of frames.
 PRIOR_ERROR, PRIOR_WORTH = 0.3, 3.0
-# CountedFrames frames in a fit and in the choice at most.
+# Counted frames in a fit and in the choice at most.
 MOST_ROWS, MOST_CHOOSING = 2000, 800
 # Foreground in a cell of this share of its mean in cells that have any is someone's.
 SOME_FOREGROUND = 0.05
@@ -92,15 +92,18 @@ class Scale:
         totals = measures.totals / self.totals
         own = np.sqrt(EACH_MAP / totals.shape[1]) * totals
         # Maps of motion are those of the left, then those of the right.
-        still, motion = totals[:, :8], totals[:, 8:].reshape(len(totals), -1, 2)
-        means = [still.mean(axis=1, keepdims=True), motion.mean(axis=2)]
+        still, motion = np.split(totals, [len(POWERS)], axis=1)
+        means = [
+            still.mean(axis=1, keepdims=True),
+            motion.reshape(len(totals), -1, 2).mean(axis=2),
+        ]
         places, cells = measures.places / self.places, measures.cells / self.cells
         return np.hstack([*means, own, places, cells, *(means if self.here else ())])
 
     def views(self) -> list[View]:
         """The columns of X and their kernels."""
         k = len(self.totals)
-        means = 1 + (k - 8) // 2
+        means = 1 + (k - len(POWERS)) // 2
         kernels = {"totals": "linear", "places": "linear", "cells": "rbf", "here": "linear"}
         sizes = [means + k, len(self.places), len(self.cells), *[means] * self.here]
         ends = np.cumsum([0, *sizes]).tolist()

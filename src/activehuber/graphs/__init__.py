@@ -2,10 +2,9 @@
 
 from activehuber.graphs.laplacians import (
     build,
-    chain_affinity,
     check_affinity,
     is_matrix,
     largest_entry,
 )
 
-__all__ = ["build", "chain_affinity", "check_affinity", "is_matrix", "largest_entry"]
+__all__ = ["build", "check_affinity", "is_matrix", "largest_entry"]

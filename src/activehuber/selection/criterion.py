@@ -42,7 +42,6 @@ from activehuber.numerics.linalg import (
     inverse_in_place,
     multiply,
     multiply_symmetric,
-    solve_cholesky,
     subtract_outer,
 )
 from activehuber.selection.candidates import Point
@@ -128,20 +127,6 @@ def projected_inverse(Q: Matrix, mu: Vector, fit_intercept: bool) -> tuple[Matri
         subtract_outer(inverse, sums, sums / sums.sum())
         log_det += float(np.log(sums.sum()))
     return inverse, log_det
-
-
-def fold_errors(P: Matrix, labels: ObservedLabels, folds: Sequence[np.ndarray]) -> Vector:
-    """Errors of the least-squares fit on folds left out together, shape (l,).
-
-    Without the labels of a fold B their errors are (P_BB)⁻¹ (P y)_B, as one label's is g/D; the
-    ridge stays, so μ is not that of fewer labels. Folds, as indices, cover all labels.
-    """
-    pulls = multiply_symmetric(P, labels.y)
-    errors = np.empty(len(labels))
-    for part in folds:
-        block = cholesky_in_place(np.ascontiguousarray(P[np.ix_(part, part)]))
-        errors[part] = solve_cholesky(block, pulls[part])
-    return errors
 
 
 def criterion(point: Point, labels: ObservedLabels, smoothing: float) -> tuple[float, Vector]:

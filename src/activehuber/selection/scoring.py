@@ -56,7 +56,6 @@ def held_out_errors(
     ridge: float,
     kept: Mask,
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
-    threshold: float = np.inf,
 ) -> Vector | None:
     """Errors of all labels on folds, fitted to the labels kept of the others, shape (l,)."""
     errors = np.full(len(labels), np.nan)
@@ -71,7 +70,7 @@ def held_out_errors(
             active = kept[train]
             if np.any(active):
                 problem = problem.using(active)
-            solution = solve(problem, threshold)
+            solution = solve(problem, np.inf)
         except BreakdownError:
             return None
         predicted = multiply(np.ascontiguousarray(Q[np.ix_(test, train)]), solution.v)
@@ -97,18 +96,13 @@ def problem_of(Q: Matrix, labels: ObservedLabels, ridge: float) -> tuple[Problem
 
 
 def robust_loss(errors: Vector, weights: Vector, scale: float) -> float:
-    """Weighted mean of `robust_losses`."""
-    return float(np.average(robust_losses(errors, scale), weights=weights))
-
-
-def robust_losses(errors: Vector, scale: float) -> Vector:
-    """log(1 + (e/scale)²) of every error, |e| held within FARTHEST scales.
+    """Weighted mean of log(1 + (e/scale)²), |e| held within FARTHEST scales.
 
     Near zero it counts squares, far out only logarithms, and no label can count for more than
     a constant: wrong labels cannot steer a choice, and hard but right ones still count.
     """
     sizes = np.minimum(np.abs(errors) / scale, FARTHEST)
-    return np.log1p(sizes**2)
+    return float(np.average(np.log1p(sizes**2), weights=weights))
 
 
 def common_scale(several: Sequence[Vector], weights: Vector) -> float:
